@@ -1,0 +1,76 @@
+"""The command line: thin verbs over the library, imported only when called."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from relens import __version__
+
+# verb -> (module, attribute, one-line help); the modules are imported only when the verb runs, so that
+# `relens --help` stays instant.
+VERBS: dict[str, tuple[str, str, str]] = {
+    "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
+    "ranks": ("relens.cli.ranks", "ranks", "Import, pack, show and export ranks."),
+    "search": ("relens.cli.search", "search", "Search ensemble weights on validation ranks."),
+    "evaluate": ("relens.cli.evaluate", "evaluate", "Evaluate weights (or one model) on a split."),
+    "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
+    "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),
+    "demo": ("relens.cli.demo", "demo", "Ensemble simulated models; needs no data."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that lists its verbs without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order a newcomer needs them."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one verb."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        module, attribute, _ = VERBS[cmd_name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of the verbs from the table."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, _, text) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="relens")
+def cli() -> None:
+    """Relation-aware ensembles of knowledge-graph-embedding models.
+
+    Results go to stdout, progress and messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or
+    input, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line and turn errors into messages and exit codes."""
+    from relens.cli.console import complain
+    from relens.errors import InputError, RelensError
+
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        complain("interrupted; nothing half-written was left behind. Run the same command again to go on.")
+        sys.exit(130)
+    except InputError as error:
+        complain(str(error))
+        sys.exit(2)
+    except (RelensError, MemoryError, OSError) as error:
+        complain(str(error) or type(error).__name__)
+        sys.exit(1)

@@ -1,0 +1,93 @@
+"""Terminal: results on stdout, messages and progress on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from relens.progress import Advance
+
+SHOW_AFTER_S = 0.5
+
+
+def complain(message: str) -> None:
+    """Print an error for people on stderr."""
+    click.echo(f"relens: error: {message}", err=True)
+
+
+def note(message: str) -> None:
+    """Print a remark for people on stderr."""
+    click.echo(f"relens: {message}", err=True)
+
+
+def emit(text: str) -> None:
+    """Print a result on stdout."""
+    click.echo(text)
+
+
+def emit_json(value: Any) -> None:
+    """Print a result on stdout as JSON."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+class TerminalProgress:
+    """Bars with the time left on a terminal; a plain line now and then where stderr is a file."""
+
+    @contextmanager
+    def task(self, description: str, total: float) -> Iterator[Advance]:
+        """Show a task once it has lasted half a second."""
+        if sys.stderr.isatty():
+            with self._bar(description, total) as advance:
+                yield advance
+        else:
+            yield _plain_lines(description, total)
+
+    @contextmanager
+    def _bar(self, description: str, total: float) -> Iterator[Advance]:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        bars = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        task = bars.add_task(description, total=total)
+        begun = time.monotonic()
+        shown = False
+
+        def advance(amount: float) -> None:
+            nonlocal shown
+            if not shown and time.monotonic() - begun > SHOW_AFTER_S:
+                bars.start()
+                shown = True
+            bars.advance(task, amount)
+
+        try:
+            yield advance
+        finally:
+            bars.stop()
+
+
+def _plain_lines(description: str, total: float, every_s: float = 10.0) -> Advance:
+    begun = last = time.monotonic()
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done, last
+        done += amount
+        now = time.monotonic()
+        if now - last >= every_s and done > 0:
+            last = now
+            left = (now - begun) * (total - done) / done
+            note(f"{description}: {done:,.0f} of {total:,.0f}, about {left:,.0f} s left")
+
+    return advance

@@ -1,0 +1,59 @@
+"""Queries: the questions a split asks, in both directions."""
+
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Direction = Literal["tail", "head"]
+DIRECTIONS: tuple[Direction, Direction] = ("tail", "head")
+TAIL, HEAD = 0, 1
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Q queries (anchor, relation, direction, answer), one array of shape (Q,) per column, all int32.
+
+    ``direction`` is 0 (``tail``: the anchor is the head, the answer the tail) or 1 (``head``: the other way round).
+    ``triple`` numbers the triple a query comes from; queries of one triple stay together in every resample.
+    """
+
+    anchor: npt.NDArray[np.int32]
+    relation: npt.NDArray[np.int32]
+    direction: npt.NDArray[np.int32]
+    answer: npt.NDArray[np.int32]
+    triple: npt.NDArray[np.int32]
+
+    @classmethod
+    def from_triples(cls, triples: npt.NDArray[Any]) -> Self:
+        """Ask both directions of every triple; (n, 3) rows head, relation, tail become 2n interleaved queries."""
+        head, relation, tail = np.asarray(triples, dtype=np.int32).reshape(-1, 3).T
+        n = len(head)
+        return cls(
+            anchor=np.stack([head, tail], axis=1).reshape(-1),
+            relation=np.repeat(relation, 2),
+            direction=np.tile(np.array([TAIL, HEAD], dtype=np.int32), n),
+            answer=np.stack([tail, head], axis=1).reshape(-1),
+            triple=np.repeat(np.arange(n, dtype=np.int32), 2),
+        )
+
+    @classmethod
+    def from_columns(cls, columns: npt.NDArray[Any]) -> Self:
+        """Build from an integer array of shape (5, Q) whose rows are the fields in order."""
+        return cls(*np.ascontiguousarray(columns, dtype=np.int32))
+
+    def columns(self) -> npt.NDArray[np.int32]:
+        """Return the (5, Q) array of all fields, the inverse of ``from_columns``."""
+        return np.stack([getattr(self, field.name) for field in fields(self)])
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+    def __getitem__(self, index: Any) -> "Queries":
+        return Queries(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def fingerprint(self) -> str:
+        """Return a short digest of all queries in order: equal digests mean the same query list."""
+        return sha256(np.ascontiguousarray(self.columns(), dtype="<i4").tobytes()).hexdigest()[:16]

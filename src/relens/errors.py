@@ -1,0 +1,42 @@
+"""What can go wrong, by kind. Every message says what was found, where, what was expected and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RelensError(Exception):
+    """Something relens could not do; the message is meant for the person who asked for it (exit code 1)."""
+
+
+class InputError(RelensError, ValueError):
+    """The input or the request is wrong: nothing was written, and trying again needs a change (exit code 2)."""
+
+
+class DatasetError(InputError):
+    """A data set is missing, malformed or not the one its name promises."""
+
+
+class RanksError(InputError):
+    """Scores, ranks or a packed store are malformed or do not belong together."""
+
+
+class WeightsError(InputError):
+    """Ensemble weights are malformed or do not fit the ranks they are applied to."""
+
+
+class MissingExtraError(RelensError, ImportError):
+    """A feature needs an optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional dependency: pip install 'relens[{extra}]'")
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """Return a hint such as ``did you mean 'wn18rr'?``, or the known names where none is close."""
+    known = list(known)
+    by_lower = {k.lower(): k for k in known}
+    close = [by_lower[m] for m in get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.6)]
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    shown = ", ".join(repr(k) for k in known[:12]) + (", …" if len(known) > 12 else "")
+    return f"known are {shown}" if known else "there are none"

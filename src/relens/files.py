@@ -1,0 +1,129 @@
+"""Files appear whole or not at all, and arrays never come from pickles."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.errors import InputError, RelensError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    aside = Path(name)
+    try:
+        with disk_errors(path):
+            yield aside
+            _flush_to_disk(aside)
+            os.chmod(aside, 0o666 & ~_umask())
+            os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        with disk_errors(path):
+            yield aside
+            for file in aside.iterdir():
+                _flush_to_disk(file)
+            os.chmod(aside, 0o777 & ~_umask())
+            # A folder cannot replace a non-empty one in one step: the old one steps aside first and
+            # comes back if the new one cannot take its place.
+            if path.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+                os.replace(path, old / "was")
+                try:
+                    os.replace(aside, path)
+                except BaseException:
+                    os.replace(old / "was", path)
+                    raise
+                finally:
+                    shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.replace(aside, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into a message that names the file and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        message = (
+            f"cannot write {path}: {error.strerror or error}. Nothing was changed there; "
+            f"free some space or choose another place, then run the same command again."
+        )
+        raise RelensError(message) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_file(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object; ``what`` names it in the message of an error."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{what} {path} does not exist") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{what} {path} is not readable JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{what} {path} holds {type(value).__name__}, expected a JSON object")
+    return value
+
+
+def open_npy(path: Path) -> npt.NDArray[Any]:
+    """Memory-map a ``.npy`` file read-only; pickled, truncated and missing files are refused by name."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist") from error
+    except (ValueError, EOFError, OSError) as error:
+        message = (
+            f"{path} cannot be read as a plain .npy array ({error}). "
+            f"Expected an array of numbers written by numpy.save; pickled or truncated files are refused. "
+            f"Write it again with numpy.save(path, array)."
+        )
+        raise InputError(message) from error
+
+
+def _flush_to_disk(path: Path) -> None:
+    """Ask the system to put ``path`` on the disk now, so that a rename never exposes an empty file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    """Return the process's file mode mask (which can only be read by setting it)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

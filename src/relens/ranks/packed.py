@@ -1,0 +1,114 @@
+"""Packed ranks: of all candidates, only those that weights can move, for all models of an ensemble at once.
+
+A candidate strictly behind the answer in every model can never pass or tie it and is dropped; one strictly ahead
+in every model is always ahead and is counted. The rest are *contested*. Ranks, MRR and Hit@k computed from them
+are exact for every α ≥ 0, α ≠ 0, every subset of the models and every strictly decreasing transform.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.queries import Queries
+from relens.errors import RanksError, nearest
+
+TIE_RULE = "mean"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where packed ranks come from: what every number computed from them must name."""
+
+    dataset: str
+    fingerprint: str
+    """Digest of the data set, or of the query list where no data set was at hand."""
+    split: str
+    filter_splits: tuple[str, ...] = ()
+    """Splits whose known answers were removed here; empty where the ranks were taken as they came."""
+    candidates: str = "all"
+    """``all`` entities, or ``sampled`` (a fixed list of negatives per query)."""
+
+
+@dataclass(frozen=True)
+class PackedRanks:
+    """Packed ranks of N named models for Q queries with K contested candidates in total.
+
+    Ranks are stored doubled (2 is best), because a tied block shares its mean rank, which may be a half.
+
+    Attributes:
+        models: the N model names; the order of every N axis.
+        relations: all R relation labels, indexed by ``queries.relation``.
+        queries: the Q queries.
+        n_candidates: candidates per query, the answer included, (Q,) int32.
+        answer: doubled rank of the answer, (N, Q) uint16 or uint32.
+        always_ahead: candidates strictly ahead of the answer in every model, (Q,) int32.
+        offsets: the contested candidates of query q are ``offsets[q]:offsets[q + 1]``, (Q + 1,) int64.
+        contested: doubled ranks of the contested candidates, (N, K) uint16 or uint32.
+        gaps: score of the candidate minus score of the answer, scaled per model to integers that keep
+            the sign of the raw difference, (N, K) int32; None where only ranks are known.
+        gap_scales: raw score difference of one unit of ``gaps``, (N,) float64.
+    """
+
+    models: tuple[str, ...]
+    relations: tuple[str, ...]
+    queries: Queries
+    n_candidates: npt.NDArray[np.int32]
+    answer: npt.NDArray[Any]
+    always_ahead: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    contested: npt.NDArray[Any]
+    provenance: Provenance
+    gaps: npt.NDArray[np.int32] | None = None
+    gap_scales: npt.NDArray[np.float64] | None = None
+
+    @property
+    def n_models(self) -> int:
+        """N."""
+        return len(self.models)
+
+    @property
+    def n_queries(self) -> int:
+        """Q."""
+        return len(self.queries)
+
+    @property
+    def n_contested(self) -> int:
+        """K."""
+        return int(self.offsets[-1])
+
+    def model_index(self, name: str) -> int:
+        """Return the position of a model, or say which names there are."""
+        try:
+            return self.models.index(name)
+        except ValueError:
+            raise RanksError(f"unknown model {name!r}; {nearest(name, self.models)}") from None
+
+    def select_models(self, names: list[str] | tuple[str, ...]) -> "PackedRanks":
+        """Return the pack of a subset of the models (a copy of their rows; still lossless, maybe not minimal)."""
+        index = [self.model_index(name) for name in names]
+        return replace(
+            self,
+            models=tuple(names),
+            answer=self.answer[index],
+            contested=self.contested[index],
+            gaps=None if self.gaps is None else self.gaps[index],
+            gap_scales=None if self.gap_scales is None else self.gap_scales[index],
+        )
+
+    def select_queries(self, index: npt.NDArray[np.integer[Any]]) -> "PackedRanks":
+        """Return the pack of the queries at ``index`` (n,), copied in that order."""
+        counts = self.offsets[index + 1] - self.offsets[index]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = np.repeat(self.offsets[index] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return replace(
+            self,
+            queries=self.queries[index],
+            n_candidates=self.n_candidates[index],
+            answer=self.answer[:, index],
+            always_ahead=self.always_ahead[index],
+            offsets=offsets,
+            contested=self.contested[:, rows],
+            gaps=None if self.gaps is None else self.gaps[:, rows],
+        )
