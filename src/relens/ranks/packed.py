@@ -49,6 +49,7 @@ class PackedRanks:
         gaps: score of the candidate minus score of the answer, scaled per model to integers that keep
             the sign of the raw difference, (N, K) int32; None where only ranks are known.
         gap_scales: raw score difference of one unit of ``gaps``, (N,) float64.
+        cardinalities: class of each relation (``1-1``, ``1-N``, ``N-1``, ``N-N``), (R,); empty where unknown.
     """
 
     models: tuple[str, ...]
@@ -62,6 +63,7 @@ class PackedRanks:
     provenance: Provenance
     gaps: npt.NDArray[np.int32] | None = None
     gap_scales: npt.NDArray[np.float64] | None = None
+    cardinalities: tuple[str, ...] = ()
 
     @property
     def n_models(self) -> int:
