@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import DIRECTIONS, Queries
+from relens.data.tsv import read_lines
 from relens.errors import DatasetError, nearest
 
 Scheme = Literal["relation-direction", "relation", "file"]
@@ -41,24 +42,18 @@ class Grouping:
 
     @classmethod
     def from_file(cls, path: Path, relations: Sequence[str]) -> Self:
-        """Read a user's grouping: lines ``relation TAB group``; relations not listed form a group of their own."""
-        group_of: dict[str, str] = {}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if not line.strip():
-                continue
-            parts = line.split("\t")
-            if len(parts) != 2 or not parts[1].strip():
-                raise DatasetError(f"{path}, line {number}: expected 'relation TAB group', found {line!r}")
-            relation, group = parts[0], parts[1].strip()
-            if relation not in set(relations):
-                hint = nearest(relation, relations)
-                raise DatasetError(f"{path}, line {number}: unknown relation {relation!r}; {hint}")
-            if group_of.setdefault(relation, group) != group:
-                raise DatasetError(f"{path}, line {number}: relation {relation!r} has two groups; keep one line")
+        """Read a user's grouping: lines ``relation TAB group``; each relation not listed is a group of its own."""
+        group_of = _read_groups(path, relations)
+        both = sorted((set(relations) - set(group_of)) & set(group_of.values()))
+        if both:
+            raise DatasetError(
+                f"{path}: {both[0]!r} names a group and a relation that is not listed. Give that relation a line "
+                f"of its own, or the group another name."
+            )
         names = [group_of.get(relation, relation) for relation in relations]
-        labels = tuple(dict.fromkeys(names))
-        ids = np.array([labels.index(name) for name in names], dtype=np.int32)
-        return cls("file", labels, np.stack([ids, ids], axis=1))
+        id_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        ids = np.array([id_of[name] for name in names], dtype=np.int32)
+        return cls("file", tuple(id_of), np.stack([ids, ids], axis=1))
 
     @classmethod
     def make(cls, spec: str, relations: Sequence[str]) -> Self:
@@ -80,3 +75,22 @@ class Grouping:
     def of(self, queries: Queries) -> npt.NDArray[np.int32]:
         """Return the group of each query, shape (Q,), int32."""
         return self.table[queries.relation, queries.direction]
+
+
+def _read_groups(path: Path, relations: Sequence[str]) -> dict[str, str]:
+    """Return the group of each relation that a file lists, or name the first line at fault."""
+    known = set(relations)
+    group_of: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        parts = line.split("\t")
+        if len(parts) != 2 or not parts[1].strip():
+            raise DatasetError(f"{path}, line {number}: expected 'relation TAB group', found {line!r}")
+        relation, group = parts[0], parts[1].strip()
+        if relation not in known:
+            hint = nearest(relation, relations)
+            raise DatasetError(f"{path}, line {number}: unknown relation {relation!r}; {hint}")
+        if group_of.setdefault(relation, group) != group:
+            raise DatasetError(f"{path}, line {number}: relation {relation!r} has two groups; keep one line")
+    return group_of

@@ -1,6 +1,7 @@
 """Metrics: pure functions of how many candidates stand ahead of, and level with, each answer."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +18,26 @@ class AnswerRanks:
     ahead: npt.NDArray[np.int64]
     tied: npt.NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.ahead)
+
+    def __getitem__(self, index: Any) -> "AnswerRanks":
+        return AnswerRanks(self.ahead[index], self.tied[index])
+
     @property
     def optimistic(self) -> npt.NDArray[np.float64]:
         """Ranks if every tie were broken in the answer's favour, (Q,)."""
-        return 1.0 + self.ahead
+        return self.ahead + np.float64(1)
 
     @property
     def realistic(self) -> npt.NDArray[np.float64]:
         """Mean ranks of the tied blocks, (Q,): the ranks every reported number uses."""
-        return 1.0 + self.ahead + self.tied / 2
+        return self.optimistic + self.tied / 2
 
     @property
     def pessimistic(self) -> npt.NDArray[np.float64]:
         """Ranks if every tie were broken against the answer, (Q,)."""
-        return 1.0 + self.ahead + self.tied
+        return self.optimistic + self.tied
 
 
 def mrr(ranks: npt.NDArray[np.float64]) -> float:

@@ -1,0 +1,219 @@
+"""Data sets by name: where they are found, what they must contain, where they can be fetched."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
+from relens.data.download import download_splits
+from relens.errors import DatasetError, RelensError, nearest
+from relens.files import read_json, whole_folder, write_json
+from relens.progress import SILENT, Progress
+
+RECORD = "imported.json"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set that has a name.
+
+    Attributes:
+        name: what users type, lower case.
+        folder: its folder below ``RELENS_DATA`` or the cache, matched without regard to case.
+        counts: entities, relations, train, valid, test.
+        fingerprint: digest its content must have, see ``Dataset.fingerprint``.
+        sources: addresses of the files of each split, joined in order; empty where it cannot be fetched.
+    """
+
+    name: str
+    folder: str
+    counts: Mapping[str, int]
+    fingerprint: str
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def _counts(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
+    return {"entities": entities, "relations": relations, "train": train, "valid": valid, "test": test}
+
+
+def _sources(repository: str, folder: str, **files: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the addresses of text files in a public repository, one per split unless ``files`` names others."""
+    root = f"https://raw.githubusercontent.com/{repository}/{folder}"
+    return {split: tuple(f"{root}/{file}.txt" for file in files.get(split, (split,))) for split in SPLITS}
+
+
+# Addresses name a commit, so that what they hold cannot change.
+_ROTATE = "DeepGraphLearning/KnowledgeGraphEmbedding/617062aaedf53bf4d6b44450a580a96dc30e0632"
+_RED_GNN = "LARS-research/RED-GNN/e064161e8d2b8b3e0ed17d7a746cbcb43b3c327e"
+_VILLMOW = "villmow/datasets_knowledge_embedding/9e392453d6804d1f51c13e5650ae58ed48b638d5"
+
+CATALOG: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            "wn18rr",
+            "WN18RR",
+            _counts(40_943, 11, 86_835, 3_034, 3_134),
+            "a2bb63b4b8487174",
+            _sources(_ROTATE, "data/wn18rr"),
+        ),
+        Entry(
+            "fb15k-237",
+            "FB15k-237",
+            _counts(14_541, 237, 272_115, 17_535, 20_466),
+            "62be50d6a7fffcaf",
+            _sources(_ROTATE, "data/FB15k-237"),
+        ),
+        # RED-GNN divides the training triples in two; the paper trains on both. DeepPath's release of the same
+        # name has 75,492 entities and is another data set.
+        Entry(
+            "nell-995",
+            "NELL-995",
+            _counts(74_536, 200, 149_678, 543, 2_818),
+            "6ff84b8150569bec",
+            _sources(_RED_GNN, "transductive/data/nell", train=("facts", "train")),
+        ),
+        Entry(
+            "umls",
+            "UMLS",
+            _counts(135, 46, 5_216, 652, 661),
+            "1fe90ea68b5c9f41",
+            _sources(_VILLMOW, "other/umls"),
+        ),
+    )
+}
+
+
+def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
+    """Load a data set: a folder, a catalogued name or an imported name.
+
+    A folder that exists wins. A name is looked up below ``RELENS_DATA``, then in the cache, then fetched into the
+    cache unless ``offline``; wherever it was found, its content must be what the name promises.
+    """
+    if Path(name_or_path).is_dir():
+        return read_folder(name_or_path)
+    return load_entry(find(str(name_or_path)), offline=offline, progress=progress)
+
+
+def load_entry(entry: Entry, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
+    """Load a named data set even where a folder of that name lies in the working directory."""
+    folder = locate(entry)
+    if folder is None:
+        return _fetch(entry, offline, progress)
+    return _checked(read_folder(folder, entry.name), entry, str(folder))
+
+
+def find(name: str) -> Entry:
+    """Return the entry of a catalogued or imported name, whatever its case."""
+    if name.lower() in CATALOG:
+        return CATALOG[name.lower()]
+    known = CATALOG | imported()
+    if name.lower() not in known:
+        raise DatasetError(
+            f"no data set {name!r}: it is neither a folder nor a known name (`relens data list` shows them, "
+            f"`relens data import` adds yours); {nearest(name, known)}"
+        )
+    return known[name.lower()]
+
+
+def locate(entry: Entry) -> Path | None:
+    """Return the folder that holds a data set on this machine, or None."""
+    for parent in _shelves() if entry.name in CATALOG else [cache_folder()]:
+        for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
+            if folder.name.lower() == entry.folder.lower() and folder.is_dir():
+                return folder
+    return None
+
+
+def imported() -> dict[str, Entry]:
+    """Return the data sets that were imported into the cache, by name."""
+    found = {}
+    # Hidden folders are what an interrupted import left.
+    for record in sorted(cache_folder().glob(f"[!.]*/{RECORD}")):
+        content = read_json(record, "the record of an imported data set")
+        name = record.parent.name
+        try:
+            found[name] = Entry(name, name, dict(content["counts"]), str(content["fingerprint"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{record} lacks counts or a fingerprint. Import the data set again: "
+                f"`relens data import FOLDER --name {name} --force`"
+            ) from error
+    return found
+
+
+def import_folder(folder: Path, name: str, *, force: bool = False) -> Entry:
+    """Check a user's folder and copy it into the cache, from where ``load`` finds it by name."""
+    name = name.lower()
+    target = cache_folder() / name
+    if not NAME_PATTERN.fullmatch(name):
+        raise DatasetError(
+            f"{name!r} cannot name a data set: expected up to 64 letters, digits, dots, dashes, underscores"
+        )
+    if name in CATALOG:
+        raise DatasetError(f"{name!r} is a catalogued data set and keeps its meaning: choose another --name")
+    if target.exists() and not (force and (target / RECORD).is_file()):
+        remedy = "pass --force to replace it, or choose" if (target / RECORD).is_file() else "choose"
+        raise DatasetError(f"{target} exists already: {remedy} another --name")
+    dataset = read_folder(folder, name)
+    with whole_folder(target) as aside:
+        write_folder(dataset, aside)
+        write_json(aside / RECORD, {"counts": dataset.counts, "fingerprint": dataset.fingerprint})
+    return Entry(name, name, dataset.counts, dataset.fingerprint)
+
+
+def cache_folder() -> Path:
+    """Return where fetched and imported data sets are kept: ``data`` below ``RELENS_HOME`` or ``~/.cache/relens``."""
+    home = os.environ.get("RELENS_HOME")
+    return (Path(home) if home else Path.home() / ".cache" / "relens") / "data"
+
+
+def _shelves() -> list[Path]:
+    """Return the folders that may hold data sets, the user's own first."""
+    given = os.environ.get("RELENS_DATA")
+    if given and not Path(given).is_dir():
+        raise DatasetError(f"RELENS_DATA is {given!r}, which is not a folder: set it to the parent of the data sets")
+    return [Path(given), cache_folder()] if given else [cache_folder()]
+
+
+def _fetch(entry: Entry, offline: bool, progress: Progress) -> Dataset:
+    """Fetch a data set into the cache: whole and checked, or not at all."""
+    target = cache_folder() / entry.folder
+    by_hand = _by_hand(entry, target)
+    if offline:
+        raise DatasetError(f"{entry.name} is not on this machine and fetching was switched off. {by_hand}")
+    if not entry.sources:
+        raise DatasetError(f"{entry.name} is not on this machine and no address is known to fetch it from. {by_hand}")
+    with whole_folder(target) as aside:
+        try:
+            download_splits(entry.sources, aside, progress)
+        except RelensError as error:
+            raise RelensError(f"{error}. {by_hand}") from error
+        addresses = " ".join(url for urls in entry.sources.values() for url in urls)
+        _checked(read_folder(aside, entry.name), entry, addresses)
+    return read_folder(target, entry.name)
+
+
+def _by_hand(entry: Entry, target: Path) -> str:
+    """Say which files to put where when they cannot be fetched."""
+    files = {split: " followed by ".join(entry.sources.get(split, ())) for split in SPLITS}
+    listed = ", ".join(f"{split}.txt" + (f" ({urls})" if urls else "") for split, urls in files.items())
+    return f"Put {listed} into {target}, or set RELENS_DATA to a folder that holds {entry.folder}."
+
+
+def _checked(dataset: Dataset, entry: Entry, where: str) -> Dataset:
+    """Return the data set if its content is what the entry promises."""
+    if (dataset.counts, dataset.fingerprint) != (entry.counts, entry.fingerprint):
+        raise DatasetError(
+            f"what was found is not {entry.name}. Expected {_in_words(entry.counts, entry.fingerprint)}; "
+            f"found {_in_words(dataset.counts, dataset.fingerprint)}, read from {where}. "
+            f"Replace the files, or pass the folder instead of the name to use them as they are."
+        )
+    return dataset
+
+
+def _in_words(counts: Mapping[str, int], fingerprint: str) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items()) + f", fingerprint {fingerprint}"

@@ -1,0 +1,222 @@
+"""Data sets: the triples of three splits over one vocabulary of entities and one of relations."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.queries import Queries
+from relens.data.tsv import read_rows, write_rows
+from relens.errors import DatasetError, nearest
+
+SPLITS = ("train", "valid", "test")
+FIELDS = ("head", "relation", "tail")
+ENDINGS = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
+NAMES_ENDINGS = (".tsv", ".tsv.gz")
+TABLE_BREAKERS = frozenset("\t\n\r")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Labels and their ids: the id of a label is its place in ``labels``.
+
+    ``kind`` is what a label names, ``entity`` or ``relation``; it appears in messages.
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self._id_of) != len(self.labels):
+            (twice, _), *_ = Counter(self.labels).most_common(1)
+            raise DatasetError(f"the {self.kind} {twice!r} occurs twice in a vocabulary; labels must be distinct")
+        for label in self.labels:
+            if not label.strip() or not TABLE_BREAKERS.isdisjoint(label):
+                raise DatasetError(
+                    f"{label!r} cannot name a {self.kind}: expected text without tabs and line ends. Rename it."
+                )
+
+    @classmethod
+    def of(cls, kind: str, labels: Iterable[str]) -> Self:
+        """Give ids to the distinct labels in sorted order, so that they do not depend on the order of a file."""
+        return cls(kind, tuple(sorted(set(labels))))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._id_of
+
+    def id_of(self, label: str) -> int:
+        """Return the id of a label, or say which labels are near."""
+        return int(self.ids_of([label])[0])
+
+    def ids_of(self, labels: Collection[str]) -> npt.NDArray[np.int32]:
+        """Return the ids of n labels, shape (n,), int32, or say which labels are near an unknown one."""
+        try:
+            return np.fromiter(map(self._id_of.__getitem__, labels), dtype=np.int32, count=len(labels))
+        except KeyError as error:
+            label = error.args[0]
+            raise DatasetError(f"unknown {self.kind} {label!r}; {nearest(label, self.labels)}") from None
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def sorted_positions(self) -> npt.NDArray[np.int32]:
+        """Return the place of each id among the sorted labels, shape (n,), int32."""
+        order = sorted(range(len(self)), key=self.labels.__getitem__)
+        positions = np.empty(len(self), dtype=np.int32)
+        positions[order] = np.arange(len(self), dtype=np.int32)
+        return positions
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A knowledge graph in three splits.
+
+    Attributes:
+        name: how tables and files call it.
+        entities: all entities, those of valid and test included; every one is a candidate.
+        relations: all relations.
+        train: rows head, relation, tail of ids, (n, 3) int32, read-only; so are ``valid`` and ``test``.
+        folder: where it was read from; None where it was made in memory.
+    """
+
+    name: str
+    entities: Vocabulary
+    relations: Vocabulary
+    train: npt.NDArray[np.int32]
+    valid: npt.NDArray[np.int32]
+    test: npt.NDArray[np.int32]
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        sizes = np.array([len(self.entities), len(self.relations), len(self.entities)])
+        for split in SPLITS:
+            triples = np.array(getattr(self, split), dtype=np.int32).reshape(-1, 3)
+            if ((triples < 0) | (triples >= sizes)).any():
+                raise DatasetError(
+                    f"{split} of {self.name} has ids from {triples.min(axis=0)} to {triples.max(axis=0)} (head, "
+                    f"relation, tail), expected 0 to {sizes - 1}: the triples belong to another vocabulary."
+                )
+            triples.setflags(write=False)
+            object.__setattr__(self, split, triples)
+
+    @classmethod
+    def from_labels(
+        cls,
+        name: str,
+        *,
+        train: Sequence[Sequence[str]],
+        valid: Sequence[Sequence[str]] = (),
+        test: Sequence[Sequence[str]] = (),
+        folder: Path | None = None,
+    ) -> Self:
+        """Build from rows (head, relation, tail) of labels; ids follow the sorted labels."""
+        columns = [list(zip(*rows, strict=True)) or [(), (), ()] for rows in (train, valid, test)]
+        entities = Vocabulary.of("entity", (label for heads, _, tails in columns for label in (*heads, *tails)))
+        relations = Vocabulary.of("relation", (label for _, labels, _ in columns for label in labels))
+        ids = [
+            np.stack([entities.ids_of(heads), relations.ids_of(labels), entities.ids_of(tails)], axis=1)
+            for heads, labels, tails in columns
+        ]
+        return cls(name, entities, relations, train=ids[0], valid=ids[1], test=ids[2], folder=folder)
+
+    @property
+    def splits(self) -> dict[str, npt.NDArray[np.int32]]:
+        """The triples by split, in the order train, valid, test."""
+        return {split: getattr(self, split) for split in SPLITS}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many entities, relations and triples per split there are."""
+        triples = {split: len(triples) for split, triples in self.splits.items()}
+        return {"entities": len(self.entities), "relations": len(self.relations), **triples}
+
+    def queries(self, split: str) -> Queries:
+        """Return the queries of a split, both directions of each triple; query 2i and 2i + 1 come from row i."""
+        if split not in SPLITS:
+            raise DatasetError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
+        return Queries.from_triples(self.splits[split])
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Readable names by entity label, from ``labels.tsv`` in the folder; empty where there is none."""
+        file = None if self.folder is None else _find_file(self.folder, "labels", NAMES_ENDINGS)
+        return {} if file is None else dict(read_rows(file, ("entity", "name")))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Short digest of the content: labels and triples, whatever the file format and the numbering of ids.
+
+        The order of valid and test counts, because query numbers follow it. The order of train does not: the
+        same facts are published in different orders.
+        """
+        digest = sha256()
+        for vocabulary in (self.entities, self.relations):
+            digest.update("\n".join([*sorted(vocabulary.labels), "", ""]).encode("utf-8"))
+        entity, relation = self.entities.sorted_positions(), self.relations.sorted_positions()
+        for split, triples in self.splits.items():
+            heads, relations, tails = triples.T
+            rows = np.stack([entity[heads], relation[relations], entity[tails]], axis=1)
+            if split == "train":
+                rows = rows[np.lexsort(rows.T)]
+            digest.update(f"{split} {len(rows)}\n".encode())
+            digest.update(rows.astype("<i4").tobytes())
+        return digest.hexdigest()[:16]
+
+
+def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
+    """Read a folder with ``train``, ``valid`` and ``test`` as ``.txt`` or ``.tsv``, plain or ``.gz``.
+
+    Each file is UTF-8, one triple per line, head, relation and tail separated by tabs. Empty valid and test files
+    make empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is not a folder; expected one with train.txt, valid.txt and test.txt")
+    files = {split: _split_file(folder, split) for split in SPLITS}
+    rows = {split: read_rows(file, FIELDS) for split, file in files.items()}
+    if not rows["train"]:
+        raise DatasetError(f"{files['train']} is empty: expected at least one line head TAB relation TAB tail")
+    return Dataset.from_labels(name or folder.resolve().name, **rows, folder=folder)
+
+
+def write_folder(dataset: Dataset, folder: Path) -> None:
+    """Write the splits, and the readable names where there are any, as ``.gz`` files that ``read_folder`` takes."""
+    entities, relations = dataset.entities.labels, dataset.relations.labels
+    for split, triples in dataset.splits.items():
+        rows = [(entities[head], relations[relation], entities[tail]) for head, relation, tail in triples.tolist()]
+        write_rows(folder / f"{split}.txt.gz", rows)
+    if dataset.names:
+        write_rows(folder / "labels.tsv.gz", dataset.names.items())
+
+
+def _split_file(folder: Path, split: str) -> Path:
+    """Return the file of a split, or say which names it may have."""
+    file = _find_file(folder, split, ENDINGS)
+    if file is None:
+        present = sorted(entry.name for entry in folder.iterdir())
+        raise DatasetError(
+            f"{folder} has no file for {split}: expected one of {', '.join(split + ending for ending in ENDINGS)}; "
+            f"the folder holds {', '.join(present[:12]) or 'nothing'}. Add the file (valid and test may be empty)."
+        )
+    return file
+
+
+def _find_file(folder: Path, stem: str, endings: tuple[str, ...]) -> Path | None:
+    """Return the one file ``stem`` + ending in a folder, None where there is none; two are refused."""
+    found = [folder / (stem + ending) for ending in endings if (folder / (stem + ending)).is_file()]
+    if len(found) > 1:
+        raise DatasetError(
+            f"{folder} has {' and '.join(file.name for file in found)}: expected one file for {stem}. "
+            f"Remove or rename all but the one to use."
+        )
+    return found[0] if found else None

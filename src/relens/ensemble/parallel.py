@@ -1,0 +1,62 @@
+"""Work in parallel through joblib, in batches of about equal cost; results never depend on the workers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+from joblib import Parallel, delayed
+
+from relens.progress import SILENT, Progress
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+BATCHES_PER_JOB = 16
+
+
+def run_batches(
+    function: Callable[[T], R],
+    tasks: Sequence[T],
+    *,
+    jobs: int,
+    costs: Sequence[float] | None = None,
+    workers: Literal["threads", "processes"] = "threads",
+    progress: Progress = SILENT,
+    description: str = "working",
+) -> list[R]:
+    """Return ``[function(task) for task in tasks]``, computed by ``jobs`` workers, the costliest tasks first.
+
+    Threads suit functions that spend their time in compiled kernels, processes those that spend it in Python.
+    """
+    costs = [1.0] * len(tasks) if costs is None else list(costs)
+    results: list[R | None] = [None] * len(tasks)
+    with progress.task(description, sum(costs)) as advance:
+        if jobs == 1 or len(tasks) == 1:
+            for at, task in enumerate(tasks):
+                results[at] = function(task)
+                advance(costs[at])
+        else:
+            pool = Parallel(n_jobs=jobs, prefer=workers, batch_size=1, return_as="generator_unordered")
+            batches = list(_batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
+            for batch, found in pool(delayed(_run)(function, batch, [tasks[at] for at in batch]) for batch in batches):
+                for at, result in zip(batch, found, strict=True):
+                    results[at] = result
+                    advance(costs[at])
+    return results  # type: ignore[return-value]
+
+
+def _run(function: Callable[[T], R], batch: list[int], tasks: list[T]) -> tuple[list[int], list[R]]:
+    return batch, [function(task) for task in tasks]
+
+
+def _batches(costs: Sequence[float], size: float) -> Iterator[list[int]]:
+    """Yield lists of task positions, costliest first, each list closed once it reaches ``size``."""
+    batch: list[int] = []
+    filled = 0.0
+    for at in sorted(range(len(costs)), key=lambda at: -costs[at]):
+        batch.append(at)
+        filled += costs[at]
+        if filled >= size:
+            yield batch
+            batch, filled = [], 0.0
+    if batch:
+        yield batch

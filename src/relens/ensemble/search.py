@@ -1,0 +1,161 @@
+"""Searching the weights of groups with the sweep: a wide search on reduced pairs, an exact finish on all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.ensemble.inputs import Input
+from relens.ensemble.objective import reciprocal_sums
+from relens.ensemble.pairs import Pairs
+from relens.ensemble.parallel import run_batches
+from relens.ensemble.sweep import ascend
+from relens.progress import SILENT, Progress
+from relens.ranks.packed import PackedRanks
+
+Weights = npt.NDArray[np.int64]
+Members = npt.NDArray[np.int64]
+
+
+class Reduction(NamedTuple):
+    """How many candidates a reduced query keeps, and the size of the sample that stands for the others."""
+
+    keep: int
+    sample: int
+
+
+WIDE = Reduction(12, 4)
+FINE = Reduction(96, 32)
+LOSSLESS_LIMIT = 1_000_000
+"""A group with more pairs finishes on ``FINE`` pairs; what it finds counts only as far as all pairs confirm it."""
+TOPS = 3
+"""Ends of ascents on reduced pairs that are tried on all of them."""
+ROUNDS = 20
+"""Bound on the rounds of one ascent; most end after three."""
+WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
+"""Gain in MRR worth a step in the wide search, and in the finish."""
+NEAR_VERTEX = 16
+"""How much more than each other model the favoured one weighs at a start near its vertex."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found for one group.
+
+    Attributes:
+        weights: grid weights, (N,).
+        value: their sum of reciprocal ranks over the group's queries, from lossless pairs.
+        trace: (steps, 3): seconds since the search began, weight vectors or lines evaluated, best sum so far.
+    """
+
+    weights: Weights
+    value: float
+    trace: npt.NDArray[np.float64]
+
+
+def uniform(n_models: int) -> Weights:
+    """Return equal weights, (N,)."""
+    return np.full(n_models, 1, dtype=np.int64)
+
+
+def vertices(n_models: int) -> list[Weights]:
+    """Return the N weight vectors that trust one model alone."""
+    return list(np.eye(n_models, dtype=np.int64))
+
+
+def near_vertices(n_models: int) -> list[Weights]:
+    """Return N weight vectors that trust one model most."""
+    return [uniform(n_models) + (NEAR_VERTEX - 1) * vertex for vertex in vertices(n_models)]
+
+
+def sweep(
+    packed: PackedRanks,
+    members: Sequence[Members],
+    name: Input,
+    *,
+    incumbents: Sequence[Weights] = (),
+    lossless: bool = True,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> list[Found]:
+    """Search each group's weights; never worse than equal weights, a single model or any of ``incumbents``.
+
+    Args:
+        packed: validation ranks.
+        members: query positions of each group, each (n,) with n ≥ 1.
+        name: what the weights are applied to.
+        incumbents: further starting points, (N,) each.
+        lossless: whether to finish on all pairs; without, values are those of the reduced pairs.
+        jobs: threads.
+        progress: where to show it.
+    """
+    begun = monotonic()
+    n = packed.n_models
+    starts = [uniform(n), *incumbents, *near_vertices(n)] if n > 1 else [uniform(n)]
+    sizes = [int((packed.offsets[m + 1] - packed.offsets[m]).sum()) for m in members]
+
+    def thin(group: int) -> Pairs:
+        return Pairs.reduce(packed, members[group], name, keep=WIDE.keep, sample=WIDE.sample)
+
+    thinned = run_batches(thin, range(len(members)), jobs=jobs, costs=sizes)
+
+    def climb(task: tuple[int, int]) -> tuple[Weights, float, float]:
+        return _ascend(thinned[task[0]], starts[task[1]], WIDE_GAIN)
+
+    tasks = [(group, start) for group in range(len(members)) for start in range(len(starts))]
+    costs = [thinned[group].n_pairs + 1000.0 for group, _ in tasks]
+    climbed = run_batches(climb, tasks, jobs=jobs, costs=costs, progress=progress, description="searching weights")
+
+    def finish(group: int) -> Found:
+        tops = sorted(climbed[group * len(starts) : (group + 1) * len(starts)], key=lambda top: -top[1])
+        distinct = list({tuple(top[0]): top[0] for top in tops}.values())
+        lines = sum(top[2] for top in tops)
+        if not lossless:
+            return Found(distinct[0], tops[0][1], np.array([[monotonic() - begun, lines, tops[0][1]]]))
+        candidates = [uniform(n), *distinct[:TOPS], *incumbents, *vertices(n)]
+        return _finish(packed, members[group], name, thinned[group], candidates, lines, begun)
+
+    return run_batches(
+        finish, range(len(members)), jobs=jobs, costs=sizes, progress=progress, description="finishing exactly"
+    )
+
+
+def _ascend(pairs: Pairs, start: Weights, gain: float) -> tuple[Weights, float, float]:
+    """Return the weights an ascent reaches, their reciprocal sum on ``pairs``, and the lines it swept."""
+    least = gain * pairs.n_queries
+    weights, value, trace = ascend(
+        pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, start, least, ROUNDS
+    )
+    return weights, value, trace[-1, 0]
+
+
+def _finish(
+    packed: PackedRanks,
+    members: Members,
+    name: Input,
+    pairs: Pairs,
+    candidates: list[Weights],
+    lines: float,
+    begun: float,
+) -> Found:
+    """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
+    values = reciprocal_sums(packed, members, name, candidates)
+    at = int(np.argmax(values))
+    evaluations = lines + len(candidates)
+    trace = [[monotonic() - begun, 1.0, values[0]], [monotonic() - begun, evaluations, values[at]]]
+    if pairs.reduced:
+        size = int((packed.offsets[members + 1] - packed.offsets[members]).sum())
+        if size > LOSSLESS_LIMIT:
+            pairs = Pairs.reduce(packed, members, name, keep=FINE.keep, sample=FINE.sample)
+        else:
+            pairs = Pairs.lossless(packed, members, name)
+    weights, value, more = _ascend(pairs, candidates[at], FINE_GAIN)
+    if pairs.reduced:
+        value = reciprocal_sums(packed, members, name, [weights])[0]
+    trace.append([monotonic() - begun, evaluations + more, max(value, values[at])])
+    if value <= values[at]:
+        weights = candidates[at]
+    return Found(weights, max(value, values[at]), np.array(trace))

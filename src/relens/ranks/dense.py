@@ -1,0 +1,237 @@
+"""Dense arrays to packed ranks, a few rows at a time, under a memory budget; the values are checked on the way."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed
+
+from relens.data.queries import Queries
+from relens.errors import RanksError
+from relens.files import open_npy
+from relens.progress import SILENT, Advance, Progress
+from relens.ranks.manifest import PackHeader
+from relens.ranks.packed import PackedRanks
+from relens.ranks.packing import Known, PackedBlock, join_blocks, pack_ranks, pack_scores, rank_dtype, rerank
+from relens.ranks.store import PackWriter, assemble, load
+
+Kind = Literal["ranks", "scores"]
+
+MEMORY_BUDGET = 2**30
+_TILE_BYTES = 2**22  # what a thread packs at once: little enough to stay in the processor's cache
+_TASK_BYTES = 2**26  # what a thread reads before it hands a block on: enough to make the hand-over cheap
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The values of one model for Q queries and C candidates.
+
+    Attributes:
+        place: the file or name that messages show.
+        values: (Q, C), in memory or memory-mapped.
+        file_columns: columns of a row as the user sees it; differs from C where a row holds several queries.
+        offset: where the values begin in the file ``place``; None where they are in memory.
+    """
+
+    place: str
+    values: npt.NDArray[Any]
+    file_columns: int
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, name: str, values: npt.NDArray[Any]) -> Self:
+        """Take an array (Q, C) in memory."""
+        return cls(name, values, values.shape[-1])
+
+    @classmethod
+    def open(cls, path: Path, queries_per_row: int = 1) -> Self:
+        """Map a ``.npy`` file whose rows hold the candidates of one or several queries side by side."""
+        values = open_npy(path)
+        if values.ndim != 2 or values.shape[1] == 0 or values.shape[1] % queries_per_row:
+            raise RanksError(
+                f"{path} has shape {values.shape}, expected (queries, candidates)"
+                + (f" with a multiple of {queries_per_row} columns" if queries_per_row > 1 else "")
+                + ": one row per query, one column per candidate. Save it again in that shape."
+            )
+        shape = len(values) * queries_per_row, values.shape[1] // queries_per_row
+        offset = values.offset if isinstance(values, np.memmap) and values.flags.c_contiguous else None
+        return cls(str(path), values.reshape(shape), values.shape[1], offset)
+
+    def rows(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """Return a view of the rows begin..end."""
+        if self.offset is None:
+            return self.values[begin:end]
+        # A mapping of its own, gone after use: otherwise every page read once stays with this process.
+        shape = end - begin, self.values.shape[1]
+        row_bytes = shape[1] * self.values.itemsize
+        return np.asarray(np.memmap(self.place, self.values.dtype, "r", self.offset + begin * row_bytes, shape))
+
+    def where(self, row: int, column: int) -> str:
+        """Name a value of the (Q, C) array as the user finds it in the file."""
+        file_row, file_column = divmod(row * self.values.shape[1] + column, self.file_columns)
+        return f"{self.place}, row {file_row}, column {file_column}"
+
+
+@dataclass(frozen=True)
+class Dense:
+    """What a split is packed from: one matrix per model, and the answer's column of each query, (Q,).
+
+    ``known`` gives the candidates to leave out for some of the queries; without it, ranks are taken as they are and
+    scores are ranked among all candidates.
+    """
+
+    kind: Kind
+    matrices: Sequence[Matrix]
+    answer_column: npt.NDArray[np.integer[Any]]
+    known: Callable[[Queries], Known] | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """C."""
+        return int(self.matrices[0].values.shape[1])
+
+
+def pack_dense(
+    dense: Dense,
+    header: PackHeader,
+    path: Path | None = None,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+    n_jobs: int = 2,
+    progress: Progress = SILENT,
+) -> PackedRanks:
+    """Check and pack all queries, into a store at ``path`` if given, else in memory.
+
+    Beyond the memory budget (in bytes) there is only a constant, one query per thread at least, and, without a
+    ``path``, the result.
+    """
+    check_shapes(dense, header)
+    with progress.task(f"packing {header.provenance.split}", len(header.queries)) as advance:
+        blocks = _blocks(dense, header, memory_budget, n_jobs, advance)
+        if path is None:
+            return assemble(header, blocks)
+        with PackWriter.open(path, header, dense.n_columns) as writer:
+            for block in blocks:
+                writer.append(block)
+    return load(path)
+
+
+def check_shapes(dense: Dense, header: PackHeader) -> None:
+    """Refuse matrices that do not fit each other, the models or the queries, and answers beyond the columns."""
+    n_queries = len(header.queries)
+    if not n_queries or not dense.matrices:
+        raise RanksError(
+            f"nothing to pack: {len(dense.matrices)} models and {n_queries} queries, expected some of each"
+        )
+    first = dense.matrices[0]
+    for matrix in dense.matrices:
+        if matrix.values.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.values.itemsize > 8:
+            expected = "whole numbers" if dense.kind == "ranks" else "float16, float32 or float64"
+            raise RanksError(f"{matrix.place} holds {matrix.values.dtype}, expected {dense.kind} as {expected}")
+        if matrix.values.shape[1] != first.values.shape[1]:
+            raise RanksError(
+                f"{matrix.place} has {matrix.file_columns} columns, {first.place} has {first.file_columns}: expected "
+                f"the same candidates for every model. Export them again from the same data set."
+            )
+        if len(matrix.values) != n_queries:
+            raise RanksError(
+                f"{matrix.place} has rows for {len(matrix.values)} queries, the query list of "
+                f"{header.provenance.split} has {n_queries}: expected one row per query, in the same order."
+            )
+    beyond = np.flatnonzero((dense.answer_column < 0) | (dense.answer_column >= dense.n_columns))
+    if len(beyond):
+        raise RanksError(
+            f"the answer of query {beyond[0]} is candidate {dense.answer_column[beyond[0]]}, but {first.place} has "
+            f"columns 0 to {dense.n_columns - 1}: the query list and the {dense.kind} belong to different data sets."
+        )
+
+
+def _blocks(
+    dense: Dense, header: PackHeader, memory_budget: int, n_jobs: int, advance: Advance
+) -> Iterator[PackedBlock]:
+    """Pack in tasks of consecutive rows, in order, no more tasks at a time than the budget allows."""
+    n_queries = len(header.queries)
+    at_once = 2 * n_jobs
+    size = _task_rows(dense, header, memory_budget // at_once)
+    tasks = [(begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)]
+    with Parallel(n_jobs=n_jobs, require="sharedmem") as pool:
+        for first in range(0, len(tasks), at_once):
+            work = (delayed(_pack_rows)(dense, header, *task) for task in tasks[first : first + at_once])
+            for block in pool(work):
+                yield block
+                advance(len(block.counts))
+
+
+def _task_rows(dense: Dense, header: PackHeader, n_bytes: int) -> int:
+    """Return how many rows a task may hold: those it reads, and twice (to join them) all it could find contested."""
+    row_read = sum(matrix.values.shape[1] * matrix.values.itemsize for matrix in dense.matrices)
+    stored = rank_dtype(dense.n_columns).itemsize + (0 if header.gap_scales is None else 4)
+    row_held = row_read + 2 * stored * len(dense.matrices) * dense.n_columns
+    return max(1, min(n_bytes // row_held, int(_TASK_BYTES // row_read)))
+
+
+def _pack_rows(dense: Dense, header: PackHeader, begin: int, end: int) -> PackedBlock:
+    """Pack the queries begin..end, a tile at a time."""
+    windows = [matrix.rows(begin, end) for matrix in dense.matrices]
+    row_bytes = sum(window.shape[1] * window.itemsize for window in windows)
+    size = max(1, _TILE_BYTES // row_bytes)
+    blocks = []
+    for first in range(begin, end, size):
+        rows = slice(first, min(first + size, end))
+        tile = [window[rows.start - begin : rows.stop - begin] for window in windows]
+        for matrix, values in zip(dense.matrices, tile, strict=True):
+            _CHECKS[dense.kind](matrix, values, first)
+        known = None if dense.known is None else dense.known(header.queries[rows])
+        blocks.append(_pack_tile(dense, header, tile, dense.answer_column[rows], known))
+    return join_blocks(blocks)
+
+
+def _pack_tile(
+    dense: Dense,
+    header: PackHeader,
+    tile: Sequence[npt.NDArray[Any]],
+    answer_column: npt.NDArray[Any],
+    known: Known | None,
+) -> PackedBlock:
+    if dense.kind == "scores":
+        return pack_scores(tile, answer_column, known, header.gap_scales)
+    return pack_ranks(tile, answer_column) if known is None else rerank(tile, answer_column, known)
+
+
+def check_ranks(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> None:
+    """Refuse values (b, C) that are not whole numbers 1..C."""
+    most = values.shape[1]
+    # Extremes first: they need no memory, and a NaN is the extreme of its array.
+    if values.min() >= 1 and values.max() <= most and (values.dtype.kind != "f" or (np.rint(values) == values).all()):
+        return
+    bad = ~((values >= 1) & (values <= most) & (np.rint(values) == values))
+    row, column = np.argwhere(bad)[0].tolist()
+    value = values[row, column]
+    remedy = "Export the ranks again."
+    if value == 0:
+        remedy = "Ranks count from 1: add 1 if these count from 0."
+    elif value > most:
+        remedy = "Ranks and candidates must come from the same data set."
+    elif values.dtype.kind == "f":
+        remedy = "If these are scores, import them as scores."
+    raise RanksError(
+        f"{matrix.where(first_row + row, column)}: found rank {value}, expected a whole number from 1 to {most}. "
+        f"{remedy}"
+    )
+
+
+def check_scores(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> None:
+    """Refuse values (b, C) that are not finite."""
+    if np.isfinite(values.min()) and np.isfinite(values.max()):
+        return
+    row, column = np.argwhere(~np.isfinite(values))[0].tolist()
+    raise RanksError(
+        f"{matrix.where(first_row + row, column)}: found score {values[row, column]}, expected a finite number. "
+        f"Filter known answers with relens instead of masking their scores, and check that training did not diverge."
+    )
+
+
+_CHECKS: dict[Kind, Callable[[Matrix, npt.NDArray[Any], int], None]] = {"ranks": check_ranks, "scores": check_scores}

@@ -1,0 +1,6 @@
+"""Tables for people, papers and programs. Values stay exact until they are shown; rounding happens only here."""
+
+from relens.tables.results import breakdown_table, comparison_table, evaluation_table, spread_table
+from relens.tables.table import Column, Row, Table
+
+__all__ = ["Column", "Row", "Table", "breakdown_table", "comparison_table", "evaluation_table", "spread_table"]
