@@ -16,9 +16,6 @@ from relens.ranks.packed import PackedRanks
 Input = Literal["rank", "log", "sqrt", "rrf", "score"]
 INPUTS: tuple[Input, ...] = ("rank", "log", "sqrt", "rrf", "score")
 
-WEIGHT_BITS = 20
-"""Weights are integers up to 2**20: a coarser grid costs MRR, a finer one buys none."""
-WEIGHT_LIMIT = 2**WEIGHT_BITS
 ADVANTAGE_LIMIT = 2**26
 """Bound of every advantage; with weights it leaves room for 127 models below 2**53."""
 MODEL_LIMIT = 127

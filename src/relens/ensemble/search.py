@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Pairs
@@ -16,8 +17,8 @@ from relens.ensemble.sweep import ascend
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 
-Weights = npt.NDArray[np.int64]
 Members = npt.NDArray[np.int64]
+"""Positions of the queries of a group, (n,)."""
 
 
 class Reduction(NamedTuple):
@@ -37,8 +38,6 @@ ROUNDS = 20
 """Bound on the rounds of one ascent; most end after three."""
 WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
 """Gain in MRR worth a step in the wide search, and in the finish."""
-NEAR_VERTEX = 16
-"""How much more than each other model the favoured one weighs at a start near its vertex."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +53,6 @@ class Found:
     weights: Weights
     value: float
     trace: npt.NDArray[np.float64]
-
-
-def uniform(n_models: int) -> Weights:
-    """Return equal weights, (N,)."""
-    return np.full(n_models, 1, dtype=np.int64)
-
-
-def vertices(n_models: int) -> list[Weights]:
-    """Return the N weight vectors that trust one model alone."""
-    return list(np.eye(n_models, dtype=np.int64))
-
-
-def near_vertices(n_models: int) -> list[Weights]:
-    """Return N weight vectors that trust one model most."""
-    return [uniform(n_models) + (NEAR_VERTEX - 1) * vertex for vertex in vertices(n_models)]
 
 
 def sweep(

@@ -18,7 +18,7 @@ weight of the grid between them.
 import numpy as np
 from numba import njit
 
-from relens.ensemble.inputs import WEIGHT_LIMIT
+from relens.ensemble.grid import WEIGHT_LIMIT
 
 ROUNDING = 1e-12
 """Differences of a sum of reciprocal ranks up to this are rounding noise."""

@@ -77,12 +77,18 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Dense:
-    """What a split is packed from: one matrix per model, and the answer's column of each query, (Q,).
+    """What a split is packed from.
 
-    ``known`` gives the candidates to leave out for some of the queries; without it, ranks are taken as they are and
-    scores are ranked among all candidates.
+    Attributes:
+        header: models, queries and whatever else the pack will say.
+        kind: whether the values are ranks or scores.
+        matrices: one per model of the header.
+        answer_column: the answer's column of each query, (Q,).
+        known: gives the columns to leave out for some of the queries; without it, ranks are taken as they are and
+            scores are ranked among all candidates.
     """
 
+    header: PackHeader
     kind: Kind
     matrices: Sequence[Matrix]
     answer_column: npt.NDArray[np.integer[Any]]
@@ -96,7 +102,6 @@ class Dense:
 
 def pack_dense(
     dense: Dense,
-    header: PackHeader,
     path: Path | None = None,
     *,
     memory_budget: int = MEMORY_BUDGET,
@@ -108,9 +113,10 @@ def pack_dense(
     Beyond the memory budget (in bytes) there is only a constant, one query per thread at least, and, without a
     ``path``, the result.
     """
-    check_shapes(dense, header)
+    check_shapes(dense)
+    header = dense.header
     with progress.task(f"packing {header.provenance.split}", len(header.queries)) as advance:
-        blocks = _blocks(dense, header, memory_budget, n_jobs, advance)
+        blocks = _blocks(dense, memory_budget, n_jobs, advance)
         if path is None:
             return assemble(header, blocks)
         with PackWriter.open(path, header, dense.n_columns) as writer:
@@ -119,13 +125,12 @@ def pack_dense(
     return load(path)
 
 
-def check_shapes(dense: Dense, header: PackHeader) -> None:
+def check_shapes(dense: Dense) -> None:
     """Refuse matrices that do not fit each other, the models or the queries, and answers beyond the columns."""
-    n_queries = len(header.queries)
+    n_queries, split = len(dense.header.queries), dense.header.provenance.split
     if not n_queries or not dense.matrices:
-        raise RanksError(
-            f"nothing to pack: {len(dense.matrices)} models and {n_queries} queries, expected some of each"
-        )
+        found = f"{len(dense.matrices)} models and {n_queries} queries"
+        raise RanksError(f"nothing to pack for {split}: found {found}, expected some of each.")
     first = dense.matrices[0]
     for matrix in dense.matrices:
         if matrix.values.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.values.itemsize > 8:
@@ -138,8 +143,8 @@ def check_shapes(dense: Dense, header: PackHeader) -> None:
             )
         if len(matrix.values) != n_queries:
             raise RanksError(
-                f"{matrix.place} has rows for {len(matrix.values)} queries, the query list of "
-                f"{header.provenance.split} has {n_queries}: expected one row per query, in the same order."
+                f"{matrix.place} has rows for {len(matrix.values)} queries, the query list of {split} has "
+                f"{n_queries}: expected one row per query, in the same order."
             )
     beyond = np.flatnonzero((dense.answer_column < 0) | (dense.answer_column >= dense.n_columns))
     if len(beyond):
@@ -149,55 +154,46 @@ def check_shapes(dense: Dense, header: PackHeader) -> None:
         )
 
 
-def _blocks(
-    dense: Dense, header: PackHeader, memory_budget: int, n_jobs: int, advance: Advance
-) -> Iterator[PackedBlock]:
+def _blocks(dense: Dense, memory_budget: int, n_jobs: int, advance: Advance) -> Iterator[PackedBlock]:
     """Pack in tasks of consecutive rows, in order, no more tasks at a time than the budget allows."""
-    n_queries = len(header.queries)
+    n_queries = len(dense.header.queries)
     at_once = 2 * n_jobs
-    size = _task_rows(dense, header, memory_budget // at_once)
+    size = _task_rows(dense, memory_budget // at_once)
     tasks = [(begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)]
     with Parallel(n_jobs=n_jobs, require="sharedmem") as pool:
         for first in range(0, len(tasks), at_once):
-            work = (delayed(_pack_rows)(dense, header, *task) for task in tasks[first : first + at_once])
-            for block in pool(work):
+            for block in pool(delayed(_pack_rows)(dense, *task) for task in tasks[first : first + at_once]):
                 yield block
                 advance(len(block.counts))
 
 
-def _task_rows(dense: Dense, header: PackHeader, n_bytes: int) -> int:
+def _task_rows(dense: Dense, n_bytes: int) -> int:
     """Return how many rows a task may hold: those it reads, and twice (to join them) all it could find contested."""
-    row_read = sum(matrix.values.shape[1] * matrix.values.itemsize for matrix in dense.matrices)
-    stored = rank_dtype(dense.n_columns).itemsize + (0 if header.gap_scales is None else 4)
+    row_read: int = sum(matrix.values.shape[1] * matrix.values.itemsize for matrix in dense.matrices)
+    stored = rank_dtype(dense.n_columns).itemsize + (0 if dense.header.gap_scales is None else 4)
     row_held = row_read + 2 * stored * len(dense.matrices) * dense.n_columns
-    return max(1, min(n_bytes // row_held, int(_TASK_BYTES // row_read)))
+    return max(1, min(n_bytes // row_held, _TASK_BYTES // row_read))
 
 
-def _pack_rows(dense: Dense, header: PackHeader, begin: int, end: int) -> PackedBlock:
+def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
     """Pack the queries begin..end, a tile at a time."""
     windows = [matrix.rows(begin, end) for matrix in dense.matrices]
-    row_bytes = sum(window.shape[1] * window.itemsize for window in windows)
-    size = max(1, _TILE_BYTES // row_bytes)
+    size = max(1, _TILE_BYTES // sum(window[0].nbytes for window in windows))
     blocks = []
     for first in range(begin, end, size):
         rows = slice(first, min(first + size, end))
         tile = [window[rows.start - begin : rows.stop - begin] for window in windows]
         for matrix, values in zip(dense.matrices, tile, strict=True):
             _CHECKS[dense.kind](matrix, values, first)
-        known = None if dense.known is None else dense.known(header.queries[rows])
-        blocks.append(_pack_tile(dense, header, tile, dense.answer_column[rows], known))
+        blocks.append(_pack_tile(dense, tile, rows))
     return join_blocks(blocks)
 
 
-def _pack_tile(
-    dense: Dense,
-    header: PackHeader,
-    tile: Sequence[npt.NDArray[Any]],
-    answer_column: npt.NDArray[Any],
-    known: Known | None,
-) -> PackedBlock:
+def _pack_tile(dense: Dense, tile: Sequence[npt.NDArray[Any]], rows: slice) -> PackedBlock:
+    answer_column = dense.answer_column[rows]
+    known = None if dense.known is None else dense.known(dense.header.queries[rows])
     if dense.kind == "scores":
-        return pack_scores(tile, answer_column, known, header.gap_scales)
+        return pack_scores(tile, answer_column, known, dense.header.gap_scales)
     return pack_ranks(tile, answer_column) if known is None else rerank(tile, answer_column, known)
 
 

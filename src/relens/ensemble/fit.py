@@ -1,0 +1,275 @@
+"""Fitting: from validation ranks to ensemble weights, by any method."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.groups import Grouping
+from relens.ensemble.baselines import best_single, greedy, mrr_mean, stacking
+from relens.ensemble.crossval import Choice, choose, split_by_group
+from relens.ensemble.grid import Weights, uniform
+from relens.ensemble.inputs import INPUTS, Input, available_inputs, check_input
+from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
+from relens.ensemble.search import Found, Members, sweep
+from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError, RanksError, nearest
+from relens.progress import SILENT, Progress
+from relens.ranks.packed import PackedRanks
+
+Method = Literal["mean", "mrr-mean", "stacking", "best-single", "greedy", "simple", "basic", "dsc"]
+METHODS: tuple[Method, ...] = get_args(Method)
+Searcher = Literal["sweep", "tpe", "random"]
+SEARCHERS: tuple[Searcher, ...] = get_args(Searcher)
+TRACE_POINTS = 200
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How weights are found.
+
+    Attributes:
+        method: ``dsc`` searches every group on its own (the paper's RelEns-DSC), ``simple`` one vector for all,
+            ``basic`` all groups jointly; ``mean``, ``mrr-mean``, ``stacking``, ``greedy``, ``best-single`` are baselines.
+        searcher: ``sweep`` is exact along lines of weights; ``tpe`` and ``random`` sample, as the paper does.
+        input: what the weights are applied to; ``auto``: cross-validation chooses (with the sweep; else ``rank``).
+        regularise: κ of the shrinkage towards the global weights, ``none``, or ``auto``: cross-validation chooses
+            (with the sweep; ``none`` otherwise).
+        group: ``relation-direction``, ``relation``, or a file of ``relation TAB group`` lines.
+        fallback: weights of groups without validation data: ``global`` or ``uniform``.
+        trials: samples per search of ``tpe`` and ``random`` (the paper's Q).
+        seed: root of all randomness.
+    """
+
+    method: Method = "dsc"
+    searcher: Searcher = "sweep"
+    input: str = "auto"
+    regularise: str | float = "auto"
+    group: str = "relation-direction"
+    fallback: Literal["global", "uniform"] = "global"
+    trials: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for value, known, what in (
+            (self.method, METHODS, "method"),
+            (self.searcher, SEARCHERS, "searcher"),
+            (self.input, ("auto", *INPUTS), "input"),
+            (self.fallback, ("global", "uniform"), "fallback"),
+        ):
+            if value not in known:
+                raise InputError(f"unknown {what} {value!r}; {nearest(value, known)}")
+        if self.trials < 1:
+            raise InputError(f"trials is {self.trials}, expected at least 1")
+        if self.method == "basic" and self.searcher == "sweep":
+            raise InputError(
+                "method 'basic' searches all groups jointly, and with the sweep that would be 'dsc', because the "
+                "objective is a sum over groups. Choose the searcher tpe or random, or the method dsc."
+            )
+        self.kappas()
+
+    def kappas(self) -> tuple[float, ...]:
+        """Return the strengths of shrinkage to choose from."""
+        if self.method == "simple":
+            return (math.inf,)
+        if self.regularise == "none" or (self.regularise == "auto" and self.searcher != "sweep"):
+            return (0.0,)
+        if self.regularise == "auto":
+            return KAPPAS
+        try:
+            kappa = float(self.regularise)
+        except ValueError:
+            kappa = math.nan
+        if not kappa >= 0:
+            raise InputError(f"regularise is {self.regularise!r}, expected auto, none, or a number κ of at least 0")
+        return (kappa,)
+
+    def inputs(self, packed: PackedRanks) -> tuple[Input, ...]:
+        """Return the inputs to choose from."""
+        if self.input != "auto":
+            return (check_input(self.input, packed),)
+        searched = self.method in ("simple", "dsc") and self.searcher == "sweep"
+        return available_inputs(packed) if searched else ("rank",)
+
+
+def fit(
+    packed: PackedRanks,
+    settings: FitSettings | None = None,
+    *,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+    **changes: Any,
+) -> EnsembleWeights:
+    """Fit ensemble weights on validation ranks.
+
+    Args:
+        packed: packed ranks of the validation split.
+        settings: how; the default is the method ``dsc`` with everything chosen by cross-validation.
+        jobs: workers; the result does not depend on it.
+        progress: where to show it.
+        **changes: fields of ``FitSettings`` to set, for instance ``method="simple"``.
+    """
+    settings = replace(settings or FitSettings(), **changes)
+    if packed.n_queries == 0:
+        raise RanksError(
+            f"the {packed.provenance.split} split of {packed.provenance.dataset!r} has no queries, and weights are "
+            f"fitted on them. Hold out some triples of train as a validation split."
+        )
+    check_input("rank", packed)
+    return _Fit(packed, settings, jobs, progress).run()
+
+
+class _Fit:
+    """One fit: the packed ranks, what was asked for, and what the steps share."""
+
+    def __init__(self, packed: PackedRanks, settings: FitSettings, jobs: int, progress: Progress) -> None:
+        self.packed, self.settings, self.jobs, self.progress = packed, settings, jobs, progress
+        self.grouping = Grouping.make(settings.group, packed.relations)
+        self.group = self.grouping.of(packed.queries)
+        self.everything = np.arange(packed.n_queries)
+        self.notes: list[str] = []
+        self.trace = np.empty((0, 3))
+
+    def run(self) -> EnsembleWeights:
+        choice = self._choose()
+        if self.settings.method == "basic":
+            return self._result(choice, *self._basic(choice.input))
+        if self.settings.method == "dsc":
+            return self._result(choice, *self._dsc(choice))
+        return self._result(choice, self._global(choice.input))
+
+    def _choose(self) -> Choice:
+        inputs, kappas = self.settings.inputs(self.packed), self.settings.kappas()
+        if self.settings.method not in ("simple", "dsc"):
+            return Choice(inputs[0], 0.0, {})
+        return choose(
+            self.packed, self.group, inputs, kappas, seed=self.settings.seed, jobs=self.jobs, progress=self.progress
+        )
+
+    def _global(self, name: Input) -> Weights:
+        """Return one weight vector for all queries, by the method asked for."""
+        packed, method = self.packed, self.settings.method
+        if method == "mean":
+            return uniform(packed.n_models)
+        if method == "best-single":
+            return best_single(packed, jobs=self.jobs)
+        if method == "mrr-mean":
+            return mrr_mean(packed, jobs=self.jobs)
+        if method == "greedy":
+            return greedy(packed, name, jobs=self.jobs, progress=self.progress)
+        if method == "stacking":
+            weights, note = stacking(packed, seed=self.settings.seed)
+            self.notes += [note] if note else []
+            return weights
+        found = self._search([self.everything], name)
+        self.trace = _overall_trace(found, packed.n_queries)
+        return found[0].weights
+
+    def _dsc(self, choice: Choice) -> tuple[Weights, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Divide, search, combine: return the global weights, the groups searched, and their weights."""
+        packed = self.packed
+        searched, members = split_by_group(self.group, self.everything)
+        common = self._search([self.everything], choice.input)[0].weights
+        if math.isinf(choice.kappa):
+            return common, searched, np.tile(common, (len(searched), 1))
+        found = self._search(members, choice.input, incumbents=[common])
+        self.trace = _overall_trace(found, packed.n_queries)
+        own = np.array([result.weights for result in found])
+        support = np.array([len(index) for index in members])
+        shrinkage = Shrinkage.fit(packed, self.everything, choice.input)
+        return common, searched, shrinkage.shrink(own, common, support, choice.kappa)
+
+    def _basic(self, name: Input) -> tuple[Weights, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        searched, dense = np.unique(self.group, return_inverse=True)
+        sampler = self.settings.searcher
+        assert sampler != "sweep"  # FitSettings has refused it
+        table, trace = sample_jointly(
+            self.packed, dense.astype(np.int32), len(searched), name, sampler=sampler,
+            trials=self.settings.trials, seed=self.settings.seed, jobs=self.jobs, progress=self.progress,
+        )  # fmt: skip
+        self.trace = trace / [1.0, 1.0, self.packed.n_queries]
+        return uniform(self.packed.n_models), searched.astype(np.int64), table
+
+    def _search(self, members: list[Members], name: Input, incumbents: list[Weights] | None = None) -> list[Found]:
+        sampler = self.settings.searcher
+        if sampler == "sweep":
+            return sweep(
+                self.packed, members, name, incumbents=incumbents or [], jobs=self.jobs, progress=self.progress
+            )
+        return sample_groups(
+            self.packed, members, name, sampler=sampler, trials=self.settings.trials,
+            seed=self.settings.seed, jobs=self.jobs, progress=self.progress,
+        )  # fmt: skip
+
+    def _result(
+        self,
+        choice: Choice,
+        common: Weights,
+        searched: npt.NDArray[np.int64] | None = None,
+        table: npt.NDArray[np.int64] | None = None,
+    ) -> EnsembleWeights:
+        packed = self.packed
+        fallback = uniform(packed.n_models) if self.settings.fallback == "uniform" and table is not None else common
+        rows = np.tile(fallback, (len(self.grouping), 1))
+        own = np.zeros(len(self.grouping), dtype=bool)
+        if searched is not None and table is not None:
+            rows[searched], own[searched] = table, True
+            n_without = len(own) - len(searched)
+            if n_without:
+                name = "uniform" if self.settings.method == "basic" else self.settings.fallback
+                self.notes.append(f"{n_without} of {len(own)} groups have no validation queries: {name} weights")
+        return EnsembleWeights(
+            models=packed.models,
+            relations=packed.relations,
+            grouping=self.grouping,
+            table=rows,
+            own=own,
+            fallback=fallback,
+            support=np.bincount(self.group, minlength=len(self.grouping)).astype(np.int64),
+            input=choice.input,
+            settings=self._resolved(choice),
+            dataset=(packed.provenance.dataset, packed.provenance.fingerprint),
+            gap_scales=packed.gap_scales,
+            trace=self.trace,
+            notes=tuple(self.notes),
+        )
+
+    def _resolved(self, choice: Choice) -> dict[str, Any]:
+        """Return what was asked for and what came of it, as plain JSON values."""
+        settings = self.settings
+        searches = settings.method in ("simple", "basic", "dsc")
+        samples = searches and settings.searcher != "sweep"
+        resolved: dict[str, Any] = {"method": settings.method, "input": choice.input, "seed": settings.seed}
+        if searches:
+            resolved |= {"searcher": settings.searcher, "grouping": settings.group}
+        if samples:
+            resolved["trials"] = settings.trials
+            if settings.searcher == "tpe":
+                resolved["startup_trials"] = startup_trials(settings.trials)
+        if settings.method == "dsc":
+            resolved["kappa"] = "inf" if math.isinf(choice.kappa) else choice.kappa
+        if choice.scores:
+            resolved["cross_validation"] = {
+                name: {str(kappa): value for kappa, value in row.items()} for name, row in choice.scores.items()
+            }
+        return resolved
+
+
+def _overall_trace(found: list[Found], n_queries: int) -> npt.NDArray[np.float64]:
+    """Merge the groups' traces into one of the overall MRR, (steps, 3): seconds, evaluations, MRR.
+
+    A group counts with the first value of its trace, that of equal weights, until its search has begun.
+    """
+    moments: list[tuple[float, float, float]] = []
+    for result in found:
+        gains = np.diff(result.trace, axis=0)
+        moments.extend(zip(result.trace[1:, 0], gains[:, 1], gains[:, 2], strict=True))
+    moments.sort()
+    at_first = sum(result.trace[0, 2] for result in found)
+    steps: npt.NDArray[np.float64] = np.array([(0.0, 0.0, at_first), *moments])
+    steps[:, 1:] = np.cumsum(steps[:, 1:], axis=0)
+    steps[:, 2] /= n_queries
+    return steps[np.unique(np.linspace(0, len(steps) - 1, TRACE_POINTS).round().astype(np.int64))]

@@ -1,0 +1,50 @@
+"""The weight grid: whole numbers up to 2**20, so that sums of weighted advantages are exact and ties are decided."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.errors import WeightsError
+
+Weights = npt.NDArray[np.int64]
+"""Grid weights of one group, (N,)."""
+
+WEIGHT_LIMIT = 2**20
+"""A coarser grid costs MRR, a finer one buys none."""
+
+NEAR_VERTEX = 16
+"""How much more than each other model the favoured one weighs near its vertex."""
+
+
+def to_grid(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Round non-negative weights (…, N) to the grid, the largest of each vector becoming 2**20."""
+    real = np.asarray(weights, dtype=np.float64)
+    check_weights(real)
+    grid: npt.NDArray[np.int64] = np.rint(real * (WEIGHT_LIMIT / real.max(axis=-1, keepdims=True))).astype(np.int64)
+    return grid
+
+
+def check_weights(weights: npt.NDArray[np.float64], where: str = "weights") -> None:
+    """Refuse weight vectors (…, N) with a negative, infinite or NaN entry, or without a positive one."""
+    if not np.all(np.isfinite(weights)):
+        raise WeightsError(f"{where}: found NaN or an infinite weight, expected finite numbers of at least 0")
+    if np.any(weights < 0):
+        raise WeightsError(f"{where}: found the negative weight {weights.min():g}, expected numbers of at least 0")
+    if np.any(weights.max(axis=-1, initial=0.0) <= 0):
+        raise WeightsError(f"{where}: all weights of a vector are 0; at least one model needs a positive weight")
+
+
+def uniform(n_models: int) -> Weights:
+    """Return equal weights, (N,)."""
+    return np.ones(n_models, dtype=np.int64)
+
+
+def vertices(n_models: int) -> list[Weights]:
+    """Return the N weight vectors that trust one model alone."""
+    return list(np.eye(n_models, dtype=np.int64))
+
+
+def near_vertices(n_models: int) -> list[Weights]:
+    """Return N weight vectors that trust one model most."""
+    return [uniform(n_models) + (NEAR_VERTEX - 1) * vertex for vertex in vertices(n_models)]

@@ -1,0 +1,190 @@
+"""Ensemble weights: what a fit leaves behind, keyed by labels, so that it can be kept, read and applied elsewhere."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens import __version__
+from relens.data.groups import Grouping
+from relens.data.queries import DIRECTIONS
+from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights
+from relens.ensemble.inputs import Input, check_input
+from relens.ensemble.objective import answer_ranks
+from relens.errors import WeightsError, nearest
+from relens.files import read_json, write_json
+from relens.ranks.metrics import AnswerRanks
+from relens.ranks.packed import PackedRanks
+
+KIND = "relens weights"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class EnsembleWeights:
+    """Grid weights of N models for G groups.
+
+    Attributes:
+        models: the N model names; the order of every N axis.
+        relations: the R relation labels of the data set.
+        grouping: the partition of (relation, direction) pairs into G groups.
+        table: (G, N) int64; rows of groups without weights of their own equal ``fallback``.
+        own: which groups have weights of their own, (G,) bool.
+        fallback: weights of all other groups, (N,) int64.
+        support: validation queries of each group, (G,) int64.
+        input: what the weights are applied to.
+        settings: how the weights came about, all values resolved.
+        dataset: name and fingerprint of the data set they were fitted on.
+        gap_scales: per model, for input ``score``: the scales of the gaps they were fitted on, (N,).
+        trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR.
+        notes: what a reader should know, in words.
+    """
+
+    models: tuple[str, ...]
+    relations: tuple[str, ...]
+    grouping: Grouping
+    table: npt.NDArray[np.int64]
+    own: npt.NDArray[np.bool_]
+    fallback: Weights
+    support: npt.NDArray[np.int64]
+    input: Input = "rank"
+    settings: dict[str, Any] = field(default_factory=dict)
+    dataset: tuple[str, str] = ("", "")
+    gap_scales: npt.NDArray[np.float64] | None = None
+    trace: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
+    notes: tuple[str, ...] = ()
+
+    def of_packed(self, packed: PackedRanks) -> "EnsembleWeights":
+        """Return these weights with the models in the order of ``packed``; refuse ranks they do not belong to."""
+        check_input(self.input, packed)
+        missing = [model for model in self.models if model not in packed.models]
+        unweighted = [model for model in packed.models if model not in self.models]
+        if missing or unweighted:
+            raise WeightsError(
+                f"the weights are for models {list(self.models)}, the ranks have {list(packed.models)}: "
+                f"{(missing + unweighted)[0]!r} is in one of them only. Fit again, or select the same models."
+            )
+        if self.relations != packed.relations:
+            strange = sorted(set(self.relations) ^ set(packed.relations))[:3]
+            raise WeightsError(f"weights and ranks have different relations, for instance {strange}: fit again")
+        if self.dataset[1] != packed.provenance.fingerprint:
+            raise WeightsError(
+                f"the weights were fitted on {self.dataset[0]!r} ({self.dataset[1]}), the ranks are of "
+                f"{packed.provenance.dataset!r} ({packed.provenance.fingerprint}). Use the ranks of the same data set."
+            )
+        order = [self.models.index(model) for model in packed.models]
+        scales = None if self.gap_scales is None else self.gap_scales[order]
+        if self.input == "score" and not (
+            scales is not None and packed.gap_scales is not None and np.array_equal(scales, packed.gap_scales)
+        ):
+            raise WeightsError("score gaps of weights and ranks have different scales: pack both with those of valid")
+        return replace(
+            self, models=packed.models, table=self.table[:, order], fallback=self.fallback[order], gap_scales=scales
+        )
+
+    def answer_ranks(self, packed: PackedRanks, *, jobs: int = 1) -> AnswerRanks:
+        """Rank the answers of ``packed`` under these weights."""
+        mine = self.of_packed(packed)
+        return answer_ranks(packed, mine.table, mine.grouping.of(packed.queries), name=self.input, jobs=jobs)
+
+    def normalised(self) -> npt.NDArray[np.float64]:
+        """Return the weights of each group scaled to sum 1, (G, N), for people to read."""
+        table: npt.NDArray[np.float64] = self.table / self.table.sum(axis=1, keepdims=True)
+        return table
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain JSON object, keyed by labels."""
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            "relens": __version__,
+            "dataset": {"name": self.dataset[0], "fingerprint": self.dataset[1]},
+            "models": list(self.models),
+            "input": self.input,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "gap_scales": None if self.gap_scales is None else self.gap_scales.tolist(),
+            "grouping": self.grouping.scheme,
+            "relations": [
+                {"relation": label, **dict(zip(DIRECTIONS, (self.grouping.labels[g] for g in row), strict=True))}
+                for label, row in zip(self.relations, self.grouping.table, strict=True)
+            ],
+            "fallback": dict(zip(self.models, self.fallback.tolist(), strict=True)),
+            "groups": {
+                self.grouping.labels[g]: {
+                    "queries": int(self.support[g]),
+                    "weights": dict(zip(self.models, self.table[g].tolist(), strict=True)),
+                }
+                for g in np.flatnonzero(self.own)
+            },
+            "trace": self.trace.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
+        """Rebuild from ``to_json``'s object; ``where`` names it in the message of an error."""
+        if value.get("kind") != KIND or value.get("format") != FORMAT:
+            raise WeightsError(
+                f"{where}: expected {KIND!r} of format {FORMAT}, found {value.get('kind')!r} of format "
+                f"{value.get('format')!r}. Search again, or use the relens that wrote it."
+            )
+        try:
+            return cls._parsed(value, where)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise WeightsError(f"{where}: a part is missing or malformed ({error!r}). Search again.") from error
+
+    @classmethod
+    def _parsed(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
+        models = tuple(value["models"])
+        rows = [[entry[direction] for direction in DIRECTIONS] for entry in value["relations"]]
+        labels = tuple(dict.fromkeys(label for row in rows for label in row))
+        number = {label: g for g, label in enumerate(labels)}
+        grouping = Grouping(
+            value["grouping"], labels, np.array([[number[label] for label in row] for row in rows], dtype=np.int32)
+        )
+        fallback = _vector(value["fallback"], models, f"{where}, fallback")
+        table = np.tile(fallback, (len(labels), 1))
+        own, support = np.zeros(len(labels), dtype=bool), np.zeros(len(labels), dtype=np.int64)
+        for label, group in value["groups"].items():
+            if label not in number:
+                raise WeightsError(f"{where}: unknown group {label!r}; {nearest(label, labels)}")
+            g = number[label]
+            own[g], support[g] = True, group["queries"]
+            table[g] = _vector(group["weights"], models, f"{where}, group {label!r}")
+        scales = value["gap_scales"]
+        return cls(
+            models=models,
+            relations=tuple(entry["relation"] for entry in value["relations"]),
+            grouping=grouping,
+            table=table,
+            own=own,
+            fallback=fallback,
+            support=support,
+            input=value["input"],
+            settings=value["settings"],
+            dataset=(value["dataset"]["name"], value["dataset"]["fingerprint"]),
+            gap_scales=None if scales is None else np.array(scales),
+            trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
+            notes=tuple(value["notes"]),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write a JSON file, whole or not at all."""
+        write_json(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: Path) -> "EnsembleWeights":
+        """Read the JSON file that ``save`` wrote."""
+        return cls.from_json(read_json(path, "weights"), str(path))
+
+
+def _vector(by_model: dict[str, Any], models: tuple[str, ...], where: str) -> Weights:
+    if set(by_model) != set(models):
+        raise WeightsError(f"{where}: found weights of {sorted(by_model)}, expected those of {sorted(models)}")
+    values = [by_model[model] for model in models]
+    if not all(isinstance(value, int) and value <= WEIGHT_LIMIT for value in values):
+        raise WeightsError(f"{where}: found {values}, expected whole numbers from 0 to {WEIGHT_LIMIT}")
+    check_weights(np.array(values, dtype=np.float64), where)
+    return np.array(values, dtype=np.int64)

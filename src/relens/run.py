@@ -1,0 +1,137 @@
+"""A run: the directory that holds one experiment's ranks, weights and evaluations."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from relens.data.dataset import SPLITS
+from relens.errors import InputError, RanksError, WeightsError, nearest
+from relens.files import read_json, whole_folder, write_json
+from relens.ranks.packed import PackedRanks
+from relens.ranks.store import load
+
+FORMAT = 1
+KIND = "relens run"
+RECORD = "run.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_MAKERS = "Make one with `relens ranks import DIR --run RUN`."
+
+
+@dataclass(frozen=True)
+class Run:
+    """A directory with ``run.json``, ``ranks/{split}/``, ``weights/{name}.json``, ``evaluations/{name}-{split}.json``.
+
+    Attributes:
+        path: the directory.
+        name: how tables call the run.
+        dataset: the data set its ranks were made on, as their provenance names it.
+    """
+
+    path: Path
+    name: str
+    dataset: str
+
+    @classmethod
+    def create(cls, path: Path | str, dataset: str, name: str | None = None) -> Self:
+        """Make a new run; a directory that holds anything already is refused."""
+        path = Path(path)
+        _check_vacant(path)
+        run = cls(path, name or path.resolve().name, dataset)
+        write_json(path / RECORD, run._record())
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Open an existing run."""
+        path = Path(path)
+        if not (path / RECORD).is_file():
+            found = "has no run.json" if path.is_dir() else "does not exist"
+            raise InputError(f"{path} is not a run: it {found}. {_MAKERS}")
+        record = read_json(path / RECORD, "run record")
+        if record.get("kind") != KIND or not {"name", "dataset"} <= record.keys():
+            raise InputError(f"{path} is not a run: its {RECORD} does not describe one. {_MAKERS}")
+        if record.get("format") != FORMAT:
+            raise InputError(
+                f"{path} has format version {record.get('format')}, this relens reads version {FORMAT}: "
+                f"use the relens that made it, or make a new run."
+            )
+        return cls(path, str(record["name"]), str(record["dataset"]))
+
+    @classmethod
+    @contextmanager
+    def receive_ranks(cls, path: Path | str, dataset: str, *, force: bool = False) -> Iterator[Path]:
+        """Yield a folder to fill with one store per split; run and ranks appear when the context ends without an error.
+
+        Makes the run if there is none. Ranks that are there already are replaced only with ``force``.
+        """
+        path = Path(path)
+        if not (path / RECORD).is_file():
+            _check_vacant(path)
+            with whole_folder(path) as aside:
+                run = cls(path, path.resolve().name, dataset)
+                (aside / RECORD).write_text(json.dumps(run._record(), indent=1) + "\n", encoding="utf-8")
+                yield aside / "ranks"
+            return
+        run = cls.open(path)
+        present = [split for split in SPLITS if run.has_ranks(split)]
+        if present and not force:
+            raise RanksError(f"{path} already has ranks ({', '.join(present)}): give --force to replace them.")
+        with whole_folder(path / "ranks") as aside:
+            yield aside
+        write_json(path / RECORD, cls(path, run.name, dataset)._record())
+
+    def has_ranks(self, split: str) -> bool:
+        """Say whether the run has packed ranks of a split."""
+        return self.ranks_path(split).is_dir()
+
+    def ranks(self, split: str) -> PackedRanks:
+        """Load the packed ranks of a split, memory-mapped."""
+        if not self.has_ranks(split):
+            present = ", ".join(name for name in SPLITS if self.has_ranks(name)) or "none"
+            raise RanksError(
+                f"{self.path} has no ranks of {split} (present: {present}). "
+                f"Add them with `relens ranks pack --run {self.path} --split {split}` or `relens ranks import`."
+            )
+        return load(self.ranks_path(split))
+
+    def ranks_path(self, split: str) -> Path:
+        """Return where the packed ranks of a split are, or belong."""
+        if split not in SPLITS:
+            raise InputError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
+        return self.path / "ranks" / split
+
+    def weights_path(self, name: str) -> Path:
+        """Return where the weights of that name are, or belong."""
+        return self.path / "weights" / f"{_checked_name(name)}.json"
+
+    def weights_names(self) -> list[str]:
+        """Return the names of all weights of the run, sorted."""
+        return sorted(path.stem for path in (self.path / "weights").glob("*.json") if _NAME.fullmatch(path.stem))
+
+    def evaluation_path(self, name: str, split: str) -> Path:
+        """Return where the evaluation of some weights (or of one model) on a split is, or belongs."""
+        self.ranks_path(split)
+        return self.path / "evaluations" / f"{_checked_name(name)}-{split}.json"
+
+    def _record(self) -> dict[str, str | int]:
+        return {"format": FORMAT, "kind": KIND, "name": self.name, "dataset": self.dataset}
+
+
+def _check_vacant(path: Path) -> None:
+    if (path / RECORD).is_file():
+        raise InputError(f"{path} is a run already: open it, or choose another directory.")
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise WeightsError(
+            f"{name!r} cannot name weights or an evaluation: expected 1 to 100 letters, digits and . _ + -, "
+            f"beginning with a letter or digit. Choose another name."
+        )
+    return name
