@@ -10,6 +10,9 @@ import numpy.typing as npt
 from relens import __version__
 from relens.data.groups import Grouping
 from relens.data.queries import DIRECTIONS
+from relens.ensemble.grid import vertices
+from relens.ensemble import objective
+from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError
 from relens.ranks.metrics import AnswerRanks, hits, mean_rank, mrr
 from relens.ranks.packed import TIE_RULE, PackedRanks, Provenance
@@ -139,6 +142,42 @@ class Evaluation:
             interval=Interval(*value["interval"]),
             paired=None if paired is None else PairedTest(**{**paired, "interval": Interval(*paired["interval"])}),
         )
+
+
+def evaluate(
+    packed: PackedRanks,
+    weights: EnsembleWeights,
+    *,
+    name: str | None = None,
+    reference: str | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+) -> Evaluation:
+    """Evaluate ensemble weights on packed ranks.
+
+    Args:
+        packed: packed ranks of any split, usually test.
+        weights: fitted on validation ranks of the same models.
+        name: how tables call the ensemble; its method by default.
+        reference: the model to compare with, usually the best on validation.
+        seed: of the resampling.
+        jobs: threads.
+    """
+    settings = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
+    return evaluate_ranks(
+        weights.answer_ranks(packed, jobs=jobs),
+        packed,
+        weights.grouping,
+        name=name or str(weights.settings.get("method", "ensemble")),
+        settings=settings,
+        reference=None if reference is None else (reference, model_ranks(packed, reference, jobs=jobs)),
+        seed=seed,
+    )
+
+
+def model_ranks(packed: PackedRanks, model: str, *, jobs: int = 1) -> AnswerRanks:
+    """Return the ranks one model alone gives the answers."""
+    return objective.answer_ranks(packed, vertices(packed.n_models)[packed.model_index(model)], jobs=jobs)
 
 
 def evaluate_ranks(

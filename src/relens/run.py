@@ -63,10 +63,13 @@ class Run:
 
     @classmethod
     @contextmanager
-    def receive_ranks(cls, path: Path | str, dataset: str, *, force: bool = False) -> Iterator[Path]:
-        """Yield a folder to fill with one store per split; run and ranks appear when the context ends without an error.
+    def receive_ranks(
+        cls, path: Path | str, dataset: str, split: str | None = None, *, force: bool = False
+    ) -> Iterator[Path]:
+        """Yield the folder to write stores into, one per split; run and ranks appear when the context ends well.
 
-        Makes the run if there is none. Ranks that are there already are replaced only with ``force``.
+        Makes the run if there is none. All ranks of a run are replaced, or those of one ``split``, but only with
+        ``force``.
         """
         path = Path(path)
         if not (path / RECORD).is_file():
@@ -77,11 +80,14 @@ class Run:
                 yield aside / "ranks"
             return
         run = cls.open(path)
-        present = [split for split in SPLITS if run.has_ranks(split)]
+        present = [name for name in (SPLITS if split is None else [split]) if run.has_ranks(name)]
         if present and not force:
-            raise RanksError(f"{path} already has ranks ({', '.join(present)}): give --force to replace them.")
-        with whole_folder(path / "ranks") as aside:
-            yield aside
+            raise RanksError(f"{path} already has ranks of {' and '.join(present)}: give --force to replace them.")
+        if split is None:
+            with whole_folder(path / "ranks") as aside:
+                yield aside
+        else:
+            yield path / "ranks"
         write_json(path / RECORD, cls(path, run.name, dataset)._record())
 
     def has_ranks(self, split: str) -> bool:

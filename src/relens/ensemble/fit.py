@@ -33,7 +33,7 @@ class FitSettings:
 
     Attributes:
         method: ``dsc`` searches every group on its own (the paper's RelEns-DSC), ``simple`` one vector for all,
-            ``basic`` all groups jointly; ``mean``, ``mrr-mean``, ``stacking``, ``greedy``, ``best-single`` are baselines.
+            ``basic`` all groups jointly; the others are baselines.
         searcher: ``sweep`` is exact along lines of weights; ``tpe`` and ``random`` sample, as the paper does.
         input: what the weights are applied to; ``auto``: cross-validation chooses (with the sweep; else ``rank``).
         regularise: κ of the shrinkage towards the global weights, ``none``, or ``auto``: cross-validation chooses
@@ -64,6 +64,8 @@ class FitSettings:
                 raise InputError(f"unknown {what} {value!r}; {nearest(value, known)}")
         if self.trials < 1:
             raise InputError(f"trials is {self.trials}, expected at least 1")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}, expected at least 0")
         if self.method == "basic" and self.searcher == "sweep":
             raise InputError(
                 "method 'basic' searches all groups jointly, and with the sweep that would be 'dsc', because the "
@@ -73,19 +75,18 @@ class FitSettings:
 
     def kappas(self) -> tuple[float, ...]:
         """Return the strengths of shrinkage to choose from."""
-        if self.method == "simple":
-            return (math.inf,)
         if self.regularise == "none" or (self.regularise == "auto" and self.searcher != "sweep"):
-            return (0.0,)
-        if self.regularise == "auto":
-            return KAPPAS
-        try:
-            kappa = float(self.regularise)
-        except ValueError:
-            kappa = math.nan
-        if not kappa >= 0:
-            raise InputError(f"regularise is {self.regularise!r}, expected auto, none, or a number κ of at least 0")
-        return (kappa,)
+            kappas: tuple[float, ...] = (0.0,)
+        elif self.regularise == "auto":
+            kappas = KAPPAS
+        else:
+            try:
+                kappas = (float(self.regularise),)
+            except (TypeError, ValueError):
+                kappas = (math.nan,)
+            if not kappas[0] >= 0:
+                raise InputError(f"regularise is {self.regularise!r}, expected auto, none, or a number κ of at least 0")
+        return (math.inf,) if self.method == "simple" else kappas
 
     def inputs(self, packed: PackedRanks) -> tuple[Input, ...]:
         """Return the inputs to choose from."""
@@ -113,6 +114,8 @@ def fit(
         **changes: fields of ``FitSettings`` to set, for instance ``method="simple"``.
     """
     settings = replace(settings or FitSettings(), **changes)
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}, expected at least 1")
     if packed.n_queries == 0:
         raise RanksError(
             f"the {packed.provenance.split} split of {packed.provenance.dataset!r} has no queries, and weights are "
@@ -172,7 +175,9 @@ class _Fit:
         """Divide, search, combine: return the global weights, the groups searched, and their weights."""
         packed = self.packed
         searched, members = split_by_group(self.group, self.everything)
-        common = self._search([self.everything], choice.input)[0].weights
+        found = self._search([self.everything], choice.input)
+        self.trace = _overall_trace(found, packed.n_queries)
+        common = found[0].weights
         if math.isinf(choice.kappa):
             return common, searched, np.tile(common, (len(searched), 1))
         found = self._search(members, choice.input, incumbents=[common])
@@ -268,8 +273,8 @@ def _overall_trace(found: list[Found], n_queries: int) -> npt.NDArray[np.float64
         gains = np.diff(result.trace, axis=0)
         moments.extend(zip(result.trace[1:, 0], gains[:, 1], gains[:, 2], strict=True))
     moments.sort()
-    at_first = sum(result.trace[0, 2] for result in found)
-    steps: npt.NDArray[np.float64] = np.array([(0.0, 0.0, at_first), *moments])
+    _, evaluated, at_first = np.sum([result.trace[0] for result in found], axis=0)
+    steps: npt.NDArray[np.float64] = np.array([(0.0, evaluated, at_first), *moments])
     steps[:, 1:] = np.cumsum(steps[:, 1:], axis=0)
     steps[:, 2] /= n_queries
     return steps[np.unique(np.linspace(0, len(steps) - 1, TRACE_POINTS).round().astype(np.int64))]

@@ -21,7 +21,7 @@ def to_grid(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Round non-negative weights (…, N) to the grid, the largest of each vector becoming 2**20."""
     real = np.asarray(weights, dtype=np.float64)
     check_weights(real)
-    grid: npt.NDArray[np.int64] = np.rint(real * (WEIGHT_LIMIT / real.max(axis=-1, keepdims=True))).astype(np.int64)
+    grid: npt.NDArray[np.int64] = np.rint(real / real.max(axis=-1, keepdims=True) * WEIGHT_LIMIT).astype(np.int64)
     return grid
 
 

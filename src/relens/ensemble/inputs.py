@@ -5,7 +5,8 @@ strictly increasing integer table over doubled ranks. For scores it is the store
 candidate is ahead, and a weighted sum of advantages is exact in float64 as long as it stays below 2**53.
 """
 
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ MODEL_LIMIT = 127
 
 LOG_OFFSET = 5.0
 RRF_OFFSET = 60.0
+
+SCALED_FOR = 2**16
+"""Candidates whose costs fill the range of a table; twice, four times, … as many where a query has more."""
 
 
 def check_input(name: str, packed: PackedRanks) -> Input:
@@ -44,15 +48,24 @@ def available_inputs(packed: PackedRanks) -> tuple[Input, ...]:
 
 
 def cost_table(name: Input, n_candidates: int) -> npt.NDArray[np.int32]:
-    """Return the strictly increasing cost of each doubled rank 0 … 2·``n_candidates``, int32.
+    """Return the strictly increasing cost of each doubled rank 0 … 2·``n_candidates``, int32, read-only.
 
-    The scale uses the whole range up to ``ADVANTAGE_LIMIT``; where neighbouring ranks would still round to one
-    value (the far tail of ``rrf``), they are kept one apart.
+    A rank costs the same in every split and every selection of queries: the scale does not depend on
+    ``n_candidates``, except that it halves or so beyond each power of two from ``SCALED_FOR`` on.
+    """
+    return _whole_table(name, max(SCALED_FOR, 1 << (n_candidates - 1).bit_length()))[: 2 * n_candidates + 1]
+
+
+@lru_cache(maxsize=len(INPUTS))
+def _whole_table(name: Input, n_candidates: int) -> npt.NDArray[np.int32]:
+    """Return the table that fills the range up to ``ADVANTAGE_LIMIT``.
+
+    Where neighbouring ranks would still round to one value (the far tail of ``rrf``), they are kept one apart.
     """
     doubled = np.arange(2 * n_candidates + 1, dtype=np.float64)
     rank = np.maximum(doubled / 2, 1.0)
     if name == "rank":
-        return doubled.astype(np.int32)
+        return _read_only(doubled)
     if name == "log":
         cost = np.log(LOG_OFFSET + rank)
     elif name == "sqrt":
@@ -63,7 +76,13 @@ def cost_table(name: Input, n_candidates: int) -> npt.NDArray[np.int32]:
         raise InputError(f"input {name!r} has no rank table")
     cost -= cost[0]
     steps = np.arange(len(cost))
-    scaled = np.rint(cost * ((ADVANTAGE_LIMIT - len(cost)) / max(cost[-1], 1e-300))).astype(np.int64)
+    scaled = np.rint(cost * ((ADVANTAGE_LIMIT - len(cost)) / cost[-1])).astype(np.int64)
     # Strictly increasing: table[k] = max over j ≤ k of scaled[j] + (k − j).
     strict: npt.NDArray[np.int64] = np.maximum.accumulate(scaled - steps) + steps
-    return strict.astype(np.int32)
+    return _read_only(strict)
+
+
+def _read_only(table: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    costs = table.astype(np.int32)
+    costs.flags.writeable = False
+    return costs

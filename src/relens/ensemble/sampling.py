@@ -21,6 +21,9 @@ Sampler = Literal["tpe", "random"]
 Point = npt.NDArray[np.float64]
 Propose = Callable[[Callable[[Point], float], int, int, np.random.Generator], None]
 
+WORTHLESS = 0.0
+"""Value of weights that are all zero, which rank nothing: less than any reciprocal sum."""
+
 
 def sample_groups(
     packed: PackedRanks,
@@ -48,7 +51,7 @@ def _sample_group(task: tuple[PackedRanks, Input, Sampler, int, int, int, float]
     index = np.arange(packed.n_queries)
 
     def value(point: Point) -> float:
-        return float(reciprocal_sums(packed, index, name, [to_grid(point)])[0])
+        return float(reciprocal_sums(packed, index, name, [to_grid(point)])[0]) if point.any() else WORTHLESS
 
     best, found = _maximise(value, packed.n_models, sampler, trials, generator(seed, sampler, group), begun)
     return Found(to_grid(best), found[-1, 2], found)
@@ -75,7 +78,10 @@ def sample_jointly(
 
         def value(point: Point) -> float:
             advance(1)
-            ranks = answer_ranks(packed, to_grid(point.reshape(shape)), group, name=name, jobs=jobs)
+            rows = point.reshape(shape)
+            if not rows.any(axis=1).all():
+                return WORTHLESS
+            ranks = answer_ranks(packed, to_grid(rows), group, name=name, jobs=jobs)
             return float(np.sum(1.0 / ranks.realistic))
 
         rng = generator(seed, sampler, "jointly")
@@ -131,9 +137,7 @@ def _tpe(record: Callable[[Point], float], dimension: int, trials: int, rng: np.
     names = [f"w{i}" for i in range(dimension)]
 
     def objective(trial: "optuna.Trial") -> float:
-        point = np.array([trial.suggest_float(name, 0.0, 1.0) for name in names])
-        # All zeros has no ranking; the sampler is told that it is worthless.
-        return record(point) if point.max() > 0 else 0.0
+        return record(np.array([trial.suggest_float(name, 0.0, 1.0) for name in names]))
 
     sampler = optuna.samplers.TPESampler(
         n_startup_trials=startup_trials(trials), multivariate=False, constant_liar=False, seed=int(rng.integers(2**32))

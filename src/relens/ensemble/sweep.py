@@ -181,14 +181,10 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
                 rank[q] = old + change[at]
                 value += 2.0 / rank[q] - 2.0 / old
         else:
-            lowest, highest = position[first], position[first]
-            for e in range(first + 1, last):
-                lowest = min(lowest, position[e])
-                highest = max(highest, position[e])
-            if value > best + ROUNDING or (value >= best - ROUNDING and lowest - left > best_right - best_left):
-                best, best_left, best_right = value, left, lowest
+            # The interval before the bucket is no better than the bound either; the next one begins after its last.
             value = bound + apply_changes(middle, last, query, change, rank)
-            left = highest
+            for e in range(first, last):
+                left = max(left, position[e])
     if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
         best, best_left, best_right = value, left, 1.0
     return best, best_left, best_right

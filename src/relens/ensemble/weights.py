@@ -11,7 +11,7 @@ from relens import __version__
 from relens.data.groups import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights
-from relens.ensemble.inputs import Input, check_input
+from relens.ensemble.inputs import INPUTS, Input, check_input
 from relens.ensemble.objective import answer_ranks
 from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json
@@ -57,7 +57,7 @@ class EnsembleWeights:
     notes: tuple[str, ...] = ()
 
     def of_packed(self, packed: PackedRanks) -> "EnsembleWeights":
-        """Return these weights with the models in the order of ``packed``; refuse ranks they do not belong to."""
+        """Return these weights with models and relations in ``packed``'s order; refuse ranks they do not belong to."""
         check_input(self.input, packed)
         missing = [model for model in self.models if model not in packed.models]
         unweighted = [model for model in packed.models if model not in self.models]
@@ -66,8 +66,8 @@ class EnsembleWeights:
                 f"the weights are for models {list(self.models)}, the ranks have {list(packed.models)}: "
                 f"{(missing + unweighted)[0]!r} is in one of them only. Fit again, or select the same models."
             )
-        if self.relations != packed.relations:
-            strange = sorted(set(self.relations) ^ set(packed.relations))[:3]
+        strange = sorted(set(self.relations) ^ set(packed.relations))[:3]
+        if strange:
             raise WeightsError(f"weights and ranks have different relations, for instance {strange}: fit again")
         if self.dataset[1] != packed.provenance.fingerprint:
             raise WeightsError(
@@ -80,8 +80,16 @@ class EnsembleWeights:
             scales is not None and packed.gap_scales is not None and np.array_equal(scales, packed.gap_scales)
         ):
             raise WeightsError("score gaps of weights and ranks have different scales: pack both with those of valid")
+        place = {label: r for r, label in enumerate(self.relations)}
+        rows = self.grouping.table[[place[label] for label in packed.relations]]
         return replace(
-            self, models=packed.models, table=self.table[:, order], fallback=self.fallback[order], gap_scales=scales
+            self,
+            models=packed.models,
+            relations=packed.relations,
+            grouping=replace(self.grouping, table=rows),
+            table=self.table[:, order],
+            fallback=self.fallback[order],
+            gap_scales=scales,
         )
 
     def answer_ranks(self, packed: PackedRanks, *, jobs: int = 1) -> AnswerRanks:
@@ -132,7 +140,9 @@ class EnsembleWeights:
             )
         try:
             return cls._parsed(value, where)
-        except (KeyError, TypeError, AttributeError) as error:
+        except WeightsError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise WeightsError(f"{where}: a part is missing or malformed ({error!r}). Search again.") from error
 
     @classmethod
@@ -153,6 +163,8 @@ class EnsembleWeights:
             g = number[label]
             own[g], support[g] = True, group["queries"]
             table[g] = _vector(group["weights"], models, f"{where}, group {label!r}")
+        if value["input"] not in INPUTS:
+            raise WeightsError(f"{where}: found the input {value['input']!r}, expected one of {', '.join(INPUTS)}")
         scales = value["gap_scales"]
         return cls(
             models=models,
@@ -165,7 +177,7 @@ class EnsembleWeights:
             input=value["input"],
             settings=value["settings"],
             dataset=(value["dataset"]["name"], value["dataset"]["fingerprint"]),
-            gap_scales=None if scales is None else np.array(scales),
+            gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
             trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
             notes=tuple(value["notes"]),
         )
@@ -184,7 +196,7 @@ def _vector(by_model: dict[str, Any], models: tuple[str, ...], where: str) -> We
     if set(by_model) != set(models):
         raise WeightsError(f"{where}: found weights of {sorted(by_model)}, expected those of {sorted(models)}")
     values = [by_model[model] for model in models]
-    if not all(isinstance(value, int) and value <= WEIGHT_LIMIT for value in values):
+    if not all(type(value) is int and value <= WEIGHT_LIMIT for value in values):
         raise WeightsError(f"{where}: found {values}, expected whole numbers from 0 to {WEIGHT_LIMIT}")
     check_weights(np.array(values, dtype=np.float64), where)
     return np.array(values, dtype=np.int64)

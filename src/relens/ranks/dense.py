@@ -131,16 +131,11 @@ def check_shapes(dense: Dense) -> None:
     if not n_queries or not dense.matrices:
         found = f"{len(dense.matrices)} models and {n_queries} queries"
         raise RanksError(f"nothing to pack for {split}: found {found}, expected some of each.")
-    first = dense.matrices[0]
+    check_columns(dense.matrices)
     for matrix in dense.matrices:
         if matrix.values.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.values.itemsize > 8:
             expected = "whole numbers" if dense.kind == "ranks" else "float16, float32 or float64"
             raise RanksError(f"{matrix.place} holds {matrix.values.dtype}, expected {dense.kind} as {expected}")
-        if matrix.values.shape[1] != first.values.shape[1]:
-            raise RanksError(
-                f"{matrix.place} has {matrix.file_columns} columns, {first.place} has {first.file_columns}: expected "
-                f"the same candidates for every model. Export them again from the same data set."
-            )
         if len(matrix.values) != n_queries:
             raise RanksError(
                 f"{matrix.place} has rows for {len(matrix.values)} queries, the query list of {split} has "
@@ -149,9 +144,20 @@ def check_shapes(dense: Dense) -> None:
     beyond = np.flatnonzero((dense.answer_column < 0) | (dense.answer_column >= dense.n_columns))
     if len(beyond):
         raise RanksError(
-            f"the answer of query {beyond[0]} is candidate {dense.answer_column[beyond[0]]}, but {first.place} has "
+            f"the answer of query {beyond[0]} is candidate {dense.answer_column[beyond[0]]}, but the files have "
             f"columns 0 to {dense.n_columns - 1}: the query list and the {dense.kind} belong to different data sets."
         )
+
+
+def check_columns(matrices: Sequence[Matrix]) -> None:
+    """Refuse matrices with different numbers of candidates."""
+    first = matrices[0]
+    for matrix in matrices:
+        if matrix.values.shape[1] != first.values.shape[1]:
+            raise RanksError(
+                f"{matrix.place} has {matrix.file_columns} columns, {first.place} has {first.file_columns}: expected "
+                f"the same candidates for every model and split. Export them again from the same data set."
+            )
 
 
 def _blocks(dense: Dense, memory_budget: int, n_jobs: int, advance: Advance) -> Iterator[PackedBlock]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from relens.data.dataset import Dataset, Vocabulary
 from relens.data.filters import KnownAnswers
-from relens.data.queries import Queries
+from relens.data.queries import HEAD, Queries
 from relens.data.tsv import read_lines
 from relens.errors import DatasetError, RanksError
 from relens.ranks.packing import Known
@@ -37,23 +37,26 @@ class Numbering:
     entities: Vocabulary | None = None
 
     @classmethod
-    def read(cls, folder: Path, n_entities: int, n_relations: int, data: Dataset | None = None) -> Self:
+    def read(cls, folder: Path, n_entities: int, relations: Vocabulary, data: Dataset | None = None) -> Self:
         """Take the order of labels from ``entities.txt`` and ``relations.txt`` where the folder has them.
 
-        Without these files the ids are those of the data set, or stand for themselves.
+        Without these files the ids are those of the data set; without a data set they stand for themselves, and
+        ``relations`` has the labels.
         """
-        entities = _listed(folder / ENTITIES, "entity", n_entities)
-        relations = _listed(folder / RELATIONS, "relation", n_relations)
-        if data is None:
-            numbers = Vocabulary("relation", tuple(str(number) for number in range(n_relations)))
-            every_entity, every_relation = (np.arange(n, dtype=np.int32) for n in (n_entities, n_relations))
-            return cls(every_entity, every_relation, relations or numbers, entities)
-        return cls(
-            _translated(folder / ENTITIES, entities, data.entities, n_entities),
-            _translated(folder / RELATIONS, relations, data.relations, n_relations),
-            data.relations,
-            data.entities,
-        )
+        listed_entities = _listed(folder / ENTITIES, "entity")
+        listed_relations = _listed(folder / RELATIONS, "relation")
+        if data is not None:
+            return cls(
+                _translated(folder / ENTITIES, listed_entities, data.entities, n_entities),
+                _translated(folder / RELATIONS, listed_relations, data.relations, len(data.relations)),
+                data.relations,
+                data.entities,
+            )
+        if listed_entities is not None:
+            _check_count(folder / ENTITIES, listed_entities, n_entities)
+        relations = listed_relations or relations
+        entity_of, relation_of = (np.arange(n, dtype=np.int32) for n in (n_entities, len(relations)))
+        return cls(entity_of, relation_of, relations, listed_entities)
 
     def queries(self, queries: Queries) -> Queries:
         """Translate queries from the ids of the files."""
@@ -111,6 +114,19 @@ def number_triples(triples: npt.NDArray[Any], side: npt.NDArray[Any]) -> npt.NDA
     return numbers.reshape(-1).astype(np.int32)
 
 
+def numbers(n_relations: int) -> Vocabulary:
+    """Return the vocabulary of relations that only have ids."""
+    return Vocabulary("relation", tuple(str(number) for number in range(n_relations)))
+
+
+def triples_of(queries: Queries) -> npt.NDArray[np.int32]:
+    """Return the triple (head, relation, tail) each query asks about, (Q, 3)."""
+    for_head = queries.direction == HEAD
+    head = np.where(for_head, queries.answer, queries.anchor)
+    tail = np.where(for_head, queries.anchor, queries.answer)
+    return np.stack([head, queries.relation, tail], axis=1)
+
+
 def check_in_split(place: Path, triples: npt.NDArray[np.int32], data: Dataset, split: str) -> None:
     """Refuse triples (n, 3) that a split does not have: their file numbers entities and relations in another way."""
     sizes = np.array([len(data.entities), len(data.relations), len(data.entities)], dtype=np.int64)
@@ -131,28 +147,31 @@ def _row_numbers(triples: npt.NDArray[Any], sizes: npt.NDArray[np.int64]) -> npt
     return numbers
 
 
-def _listed(path: Path, kind: str, n_expected: int) -> Vocabulary | None:
+def _listed(path: Path, kind: str) -> Vocabulary | None:
     """Read one label per line, or None where there is no such file."""
     if not path.is_file():
         return None
-    labels = read_lines(path)
-    if len(labels) != n_expected:
-        raise RanksError(f"{path} has {len(labels)} lines, expected {n_expected}: one {kind} label per id, in order.")
     try:
-        return Vocabulary(kind, tuple(labels))
+        return Vocabulary(kind, tuple(read_lines(path)))
     except DatasetError as error:
         raise RanksError(f"{path}: {error}") from error
 
 
 def _translated(path: Path, listed: Vocabulary | None, known: Vocabulary, n_expected: int) -> npt.NDArray[np.int32]:
     if n_expected != len(known):
-        many = {"entity": "entities", "relation": "relations"}[known.kind]
         raise RanksError(
-            f"the files number {n_expected} {many}, the data set has {len(known)}: they belong to different data sets."
+            f"the files have {n_expected} columns, the data set has {len(known)} entities: expected one column per "
+            f"entity. They belong to different data sets."
         )
     if listed is None:
         return np.arange(n_expected, dtype=np.int32)
+    _check_count(path, listed, n_expected)
     try:
         return known.ids_of(listed.labels)
     except DatasetError as error:
         raise RanksError(f"{path}: {error}") from error
+
+
+def _check_count(path: Path, listed: Vocabulary, n_expected: int) -> None:
+    if len(listed) != n_expected:
+        raise RanksError(f"{path} has {len(listed)} lines, expected {n_expected}: one {listed.kind} per id, in order.")

@@ -5,6 +5,7 @@ in every model is always ahead and is counted. The rest are *contested*. Ranks, 
 are exact for every α ≥ 0, α ≠ 0, every subset of the models and every strictly decreasing transform.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,7 +88,7 @@ class PackedRanks:
         except ValueError:
             raise RanksError(f"unknown model {name!r}; {nearest(name, self.models)}") from None
 
-    def select_models(self, names: list[str] | tuple[str, ...]) -> "PackedRanks":
+    def select_models(self, names: Sequence[str]) -> "PackedRanks":
         """Return the pack of a subset of the models (a copy of their rows; still lossless, maybe not minimal)."""
         index = [self.model_index(name) for name in names]
         return replace(

@@ -19,6 +19,7 @@ from relens.ranks.packed import PackedRanks, Provenance
 from relens.ranks.packing import PackedBlock, join_blocks, rank_dtype
 
 _COPY_BYTES = 2**22
+_PAIR_REMEDY = "Pack both splits from the same data set and scores, in a new run if need be."
 
 
 def assemble(header: PackHeader, blocks: Iterable[PackedBlock]) -> PackedRanks:
@@ -147,7 +148,7 @@ def n_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in path.iterdir())
 
 
-def check_pair(valid: PackedRanks, test: PackedRanks) -> None:
+def check_pair(valid: PackHeader | PackedRanks, test: PackHeader | PackedRanks) -> None:
     """Refuse two packs that weights cannot be carried between: other models, relations, data set or candidates."""
     if valid.models != test.models:
         only = [
@@ -164,11 +165,19 @@ def check_pair(valid: PackedRanks, test: PackedRanks) -> None:
         ("data sets", valid.provenance.fingerprint, test.provenance.fingerprint),
         ("candidates", valid.provenance.candidates, test.provenance.candidates),
         ("numbers of relations", len(valid.relations), len(test.relations)),
-        ("relation labels", valid.relations, test.relations),
     ):
         if one != other:
-            found = "" if isinstance(one, tuple) else f" ({one} and {other})"
-            raise RanksError(f"the {what} of valid and test differ{found}. Pack both splits from the same data set.")
+            raise RanksError(f"the {what} of valid and test differ ({one} and {other}). {_PAIR_REMEDY}")
+    for what, same in (
+        ("relation labels", valid.relations == test.relations),
+        ("scales of score gaps", np.array_equal(_scales(valid), _scales(test))),
+    ):
+        if not same:
+            raise RanksError(f"the {what} of valid and test differ. {_PAIR_REMEDY}")
+
+
+def _scales(packed: PackHeader | PackedRanks) -> npt.NDArray[np.float64]:
+    return np.empty(0) if packed.gap_scales is None else packed.gap_scales
 
 
 def _map(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -1,0 +1,79 @@
+"""``relens compare``: all methods side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relens.cli.console import TerminalProgress, note
+from relens.cli.options import (
+    fit_options,
+    format_option,
+    jobs_option,
+    json_option,
+    models_option,
+    output_option,
+    run_argument,
+    show,
+)
+from relens.compare import DEFAULT_SPECS, Comparison
+from relens.compare import compare as compare_methods
+from relens.ensemble.fit import FitSettings
+from relens.run import Run
+from relens.tables import comparison_table, spread_table
+
+
+@click.command()
+@run_argument
+@click.argument("methods", nargs=-1, metavar="[METHOD[:key=value,…]]...")
+@fit_options
+@models_option
+@click.option("--spread", is_flag=True, help="Add a table of how the models' MRR differs relation by relation.")
+@jobs_option
+@format_option
+@json_option
+@output_option
+def compare(
+    run_path: Path,
+    methods: tuple[str, ...],
+    models: list[str],
+    spread: bool,
+    jobs: int,
+    form: str,
+    as_json: bool,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Fit every METHOD on the validation ranks of RUN, and judge them and the single models on its test ranks.
+
+    A METHOD may carry settings of its own: 'dsc:input=rank,regularise=none' is the paper's form. Without any, the
+    paper's baselines, its method in that form, and relens's default are compared.
+    """
+    run = Run.open(run_path)
+    valid, test = run.ranks("valid"), run.ranks("test")
+    if models:
+        valid, test = valid.select_models(models), test.select_models(models)
+    comparison = compare_methods(
+        valid, test, methods or DEFAULT_SPECS, settings=FitSettings(**options), jobs=jobs, progress=TerminalProgress()
+    )
+    present(comparison, spread, "json" if as_json else form, output)
+
+
+def present(comparison: Comparison, spread: bool, form: str, output: Path | None) -> None:
+    """Print a comparison in the form asked for."""
+    for name, weights in comparison.weights.items():
+        for line in weights.notes:
+            note(f"{name}: {line}")
+    for line in comparison.notes:
+        note(line)
+    tables = [comparison_table(comparison.evaluations)]
+    if spread:
+        tables.append(spread_table(comparison.spread, comparison.evaluations))
+    value = {
+        "best_single": comparison.best_single,
+        "evaluations": [evaluation.to_json() for evaluation in comparison.evaluations],
+        "settings": {name: weights.settings for name, weights in comparison.weights.items()},
+        "spread": comparison.spread,
+        "notes": list(comparison.notes),
+    }
+    show(tables, form, output, value)

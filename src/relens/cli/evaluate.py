@@ -1,0 +1,103 @@
+"""``relens evaluate``: honest numbers of weights, or of one model, on a split."""
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from relens.cli.options import format_option, jobs_option, json_option, output_option, run_argument, seed_option, show
+from relens.data.groups import Grouping
+from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError
+from relens.evaluate import Evaluation, evaluate_ranks, model_ranks
+from relens.evaluate import evaluate as evaluate_weights
+from relens.files import write_json
+from relens.run import Run
+from relens.tables import breakdown_table, evaluation_table
+
+
+@click.command()
+@run_argument
+@click.option("--weights", "name", help="Weights of the run to evaluate.  [default: the only ones there are]")
+@click.option("--model", help="Evaluate this model alone instead of weights.")
+@click.option("--split", type=click.Choice(["valid", "test"]), default="test", show_default=True)
+@click.option(
+    "--by", type=click.Choice(["relation", "group", "direction", "cardinality"]), multiple=True,
+    help="Add a table part by part; may be given several times.",
+)  # fmt: skip
+@seed_option
+@jobs_option
+@format_option
+@json_option
+@output_option
+def evaluate(
+    run_path: Path,
+    name: str | None,
+    model: str | None,
+    split: str,
+    by: tuple[str, ...],
+    seed: int,
+    jobs: int,
+    form: str,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Evaluate ensemble weights of RUN on a split: MRR, Hit@1/3/10, mean rank, intervals, and a paired test.
+
+    Ranks are realistic (a tied block shares its mean rank); the optimistic and pessimistic MRR stand beside them. The
+    reference of the paired test is the single model with the best validation MRR. The result is also kept in
+    RUN/evaluations.
+    """
+    run = Run.open(run_path)
+    reference = _best_single(run, jobs)
+    if model is not None:
+        evaluation = _one_model(run, model, split, reference, seed, jobs)
+    else:
+        name = name or only_weights(run)
+        weights = load_weights(run, name)
+        packed = run.ranks(split)
+        if set(weights.models) < set(packed.models):
+            packed = packed.select_models(weights.models)
+        reference = reference if reference in packed.models else None
+        evaluation = evaluate_weights(packed, weights, name=name, reference=reference, seed=seed, jobs=jobs)
+    write_json(run.evaluation_path(evaluation.name, split), evaluation.to_json())
+    tables = [evaluation_table(evaluation), *(breakdown_table(evaluation, part) for part in by)]  # type: ignore[arg-type]
+    show(tables, "json" if as_json else form, output, evaluation.to_json())
+
+
+def _one_model(run: Run, model: str, split: str, reference: str | None, seed: int, jobs: int) -> Evaluation:
+    packed = run.ranks(split)
+    grouping = Grouping.by_relation_and_direction(packed.relations)
+    against = None
+    if reference not in (None, model):
+        against = (str(reference), model_ranks(packed, str(reference), jobs=jobs))
+    ranks = model_ranks(packed, model, jobs=jobs)
+    return evaluate_ranks(ranks, packed, grouping, name=model, settings={}, reference=against, seed=seed)
+
+
+def _best_single(run: Run, jobs: int) -> str | None:
+    """Return the model with the best validation MRR; None where the run has no validation ranks to choose on."""
+    if not run.has_ranks("valid"):
+        return None
+    valid = run.ranks("valid")
+    return valid.models[int(np.argmax(model_mrrs(valid, jobs=jobs)))] if valid.n_queries else None
+
+
+def only_weights(run: Run) -> str:
+    """Return the name of the run's weights if there is just one."""
+    names = run.weights_names()
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise InputError(f"{run.path} has no weights yet: search them with `relens search {run.path}`")
+    raise InputError(f"{run.path} has several weights: choose one with --weights {{{','.join(names)}}}")
+
+
+def load_weights(run: Run, name: str) -> EnsembleWeights:
+    """Load weights of a run by name, or say which there are."""
+    path = run.weights_path(name)
+    if not path.is_file():
+        known = ", ".join(run.weights_names()) or "none"
+        raise InputError(f"{run.path} has no weights {name!r} (there are: {known}): make them with `relens search`")
+    return EnsembleWeights.load(path)

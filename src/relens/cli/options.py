@@ -1,0 +1,107 @@
+"""Options that several verbs share."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from relens.cli.console import emit, note
+from relens.ensemble.fit import METHODS, SEARCHERS
+from relens.ensemble.inputs import INPUTS
+from relens.files import write_text
+from relens.tables import Table
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+run_argument = click.argument("run_path", metavar="RUN", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(min=1), default=lambda: len(os.sched_getaffinity(0)), show_default="all cores",
+    help="Workers; results do not depend on it.",
+)  # fmt: skip
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root seed.")
+format_option = click.option(
+    "--format", "form", type=click.Choice(["text", "csv", "markdown", "latex"]), default="text",
+    show_default=True, help="How to print the table.",
+)  # fmt: skip
+output_option = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
+)
+
+
+def models_option(command: F) -> F:
+    """Add ``--models``, a comma-separated list that arrives as a list of names (empty for all)."""
+
+    def split(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
+        return [name for name in (value or "").split(",") if name]
+
+    return click.option(
+        "--models", callback=split, metavar="A,B,…", help="Use these models only, in this order.  [default: all]"
+    )(command)
+
+
+_FIT_OPTIONS = [
+    click.option(
+        "--searcher", type=click.Choice(SEARCHERS), default="sweep", show_default=True,
+        help="sweep: exact along lines of weights. tpe, random: sampling, as in the paper.",
+    ),
+    click.option(
+        "--input", type=click.Choice(["auto", *INPUTS]), default="auto", show_default=True,
+        help="What the weights are applied to: ranks as in the paper, a transform of them, or score gaps.",
+    ),
+    click.option(
+        "--regularise", metavar="auto|none|KAPPA", default="auto", show_default=True,
+        help="Shrinkage of a group's weights towards the global ones; auto chooses by cross-validation.",
+    ),
+    click.option(
+        "--group", metavar="relation-direction|relation|FILE", default="relation-direction", show_default=True,
+        help="Which queries share weights; FILE has lines 'relation TAB group'.",
+    ),
+    click.option(
+        "--fallback", type=click.Choice(["global", "uniform"]), default="global", show_default=True,
+        help="Weights of groups without validation data.",
+    ),
+    click.option(
+        "--trials", type=click.IntRange(min=1), default=100, show_default=True,
+        help="Samples of each tpe or random search.",
+    ),
+    seed_option,
+]  # fmt: skip
+
+
+def fit_options(command: F) -> F:
+    """Add the options of a fit, all fields of ``FitSettings`` but the method."""
+    for option in reversed(_FIT_OPTIONS):
+        command = option(command)
+    return command
+
+
+def method_option(command: F) -> F:
+    """Add ``--method``."""
+    return click.option(
+        "--method", type=click.Choice(METHODS), default="dsc", show_default=True,
+        help="dsc: weights per group; simple: one vector for all; basic: all groups jointly; the others are baselines.",
+    )(command)  # fmt: skip
+
+
+def show(tables: list[Table], form: str, output: Path | None, value: Any) -> None:
+    """Print tables (or, for the form ``json``, ``value``) on stdout or into a file."""
+    if form == "json":
+        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    elif form == "text":
+        terminal = output is None and sys.stdout.isatty()
+        width = shutil.get_terminal_size((120, 24)).columns
+        text = "\n".join(table.to_text(width, terminal=terminal) for table in tables)
+    else:
+        text = "\n".join(getattr(table, f"to_{form}")() for table in tables)
+    text = text.rstrip("\n")
+    if output is None:
+        emit(text)
+    else:
+        write_text(output, text + "\n")
+        note(f"wrote {output}")

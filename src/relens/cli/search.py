@@ -1,0 +1,61 @@
+"""``relens search``: weights from validation ranks."""
+
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+
+from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.cli.options import fit_options, jobs_option, json_option, method_option, models_option, run_argument
+from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.fit import FitSettings, fit
+from relens.ranks.metrics import mrr
+from relens.run import Run
+
+
+@click.command()
+@run_argument
+@method_option
+@fit_options
+@models_option
+@click.option("--name", help="Name of the weights in the run.  [default: the method, and the searcher if not sweep]")
+@jobs_option
+@json_option
+def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_json: bool, **options: Any) -> None:
+    """Search ensemble weights on the validation ranks of RUN and keep them in the run.
+
+    The default finds, for every relation and direction, the weights with the best validation MRR, shrunk towards the
+    global weights as far as cross-validation inside the validation split advises. The test split is not read.
+    """
+    settings = FitSettings(**options)
+    run = Run.open(run_path)
+    path = run.weights_path(name or _default_name(settings))
+    valid = run.ranks("valid")
+    if models:
+        valid = valid.select_models(models)
+    begun = monotonic()
+    weights = fit(valid, settings, jobs=jobs, progress=TerminalProgress())
+    seconds = monotonic() - begun
+    weights.save(path)
+    single = dict(zip(valid.models, model_mrrs(valid, jobs=jobs).tolist(), strict=True))
+    best = max(single, key=lambda model: single[model])
+    reached = mrr(weights.answer_ranks(valid, jobs=jobs).realistic)
+    for line in weights.notes:
+        note(line)
+    if as_json:
+        emit_json(
+            {
+                "weights": str(path), "seconds": seconds, "settings": weights.settings, "notes": list(weights.notes),
+                "validation": {"mrr": reached, "best_single": best, "best_single_mrr": single[best], "models": single},
+            }
+        )  # fmt: skip
+        return
+    chosen = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
+    emit(f"{path}: " + ", ".join(f"{key} {value}" for key, value in chosen.items()))
+    emit(f"validation MRR {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
+
+
+def _default_name(settings: FitSettings) -> str:
+    searches = settings.method in ("simple", "basic", "dsc")
+    return settings.method if not searches or settings.searcher == "sweep" else f"{settings.method}-{settings.searcher}"

@@ -1,0 +1,126 @@
+"""``relens weights``: look at weights, and exchange them with other tools."""
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from relens.cli.console import emit_json, note
+from relens.cli.evaluate import load_weights, only_weights
+from relens.cli.options import format_option, json_option, models_option, output_option, run_argument, show
+from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
+from relens.ensemble.inputs import INPUTS, Input
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError
+from relens.files import read_json, write_json, write_text
+from relens.run import Run
+from relens.tables import Column, Row, Table
+
+name_option = click.option("--weights", "name", help="Weights of the run.  [default: the only ones there are]")
+
+
+@click.group()
+def weights() -> None:
+    """Show, export and import ensemble weights."""
+
+
+@weights.command("show")
+@run_argument
+@name_option
+@click.option("--relation", help="Only groups whose label contains this text.")
+@format_option
+@json_option
+@output_option
+def show_weights(
+    run_path: Path, name: str | None, relation: str | None, form: str, as_json: bool, output: Path | None
+) -> None:
+    """Show how much each model is trusted in each group; rows sum to 1."""
+    run = Run.open(run_path)
+    name = name or only_weights(run)
+    found = load_weights(run, name)
+    show([weights_table(found, name, relation)], "json" if as_json else form, output, found.to_json())
+
+
+def weights_table(found: EnsembleWeights, name: str, containing: str | None = None) -> Table:
+    """Show normalised weights, the groups with most validation queries first; the fallback comes last."""
+    table = found.normalised()
+    order = [g for g in np.argsort(-found.support, kind="stable") if found.own[g]]
+    rows = [
+        Row((found.grouping.labels[g], int(found.support[g]), *table[g].tolist()))
+        for g in order
+        if containing is None or containing in found.grouping.labels[g]
+    ]
+    rows.append(Row(("all other groups", None, *(found.fallback / found.fallback.sum()).tolist())))
+    facts = {
+        "data set": found.dataset[0],
+        "fitted on": "valid",
+        "input": found.input,
+        "grouping": found.grouping.scheme,
+        **{key: str(value) for key, value in found.settings.items() if key in ("method", "searcher", "kappa", "seed")},
+    }
+    columns = (Column("group", align="left"), Column("queries", ",d"), *(Column(m, ".3f") for m in found.models))
+    return Table(f"Weights {name}", columns, tuple(rows), facts, found.notes)
+
+
+@weights.command("export")
+@run_argument
+@name_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="FILE.json, FILE.csv or FILE.npy.")
+def export_weights(run_path: Path, name: str | None, output: Path) -> None:
+    """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' form)."""
+    run = Run.open(run_path)
+    found = load_weights(run, name or only_weights(run))
+    if output.suffix == ".json":
+        write_json(output, found.to_json())
+    elif output.suffix == ".csv":
+        write_text(output, export_csv(found))
+    elif output.suffix == ".npy":
+        export_npy(found, output)
+    else:
+        raise InputError(f"cannot tell the form of {output}: expected a name that ends in .json, .csv or .npy")
+    note(f"wrote {output}; models in order: {', '.join(found.models)}")
+
+
+@weights.command("import")
+@run_argument
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", help="Name of the weights in the run.  [default: the file's name]")
+@models_option
+@click.option("--group", default="relation-direction", show_default=True, help="Grouping of a .csv file's labels.")
+@click.option("--input", "kind", type=click.Choice(INPUTS), default="rank", show_default=True)
+@click.option("--force", is_flag=True, help="Replace weights of that name.")
+@json_option
+def import_weights(
+    run_path: Path,
+    file: Path,
+    name: str | None,
+    models: list[str],
+    group: str,
+    kind: Input,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Bring weights from a file into RUN: .json as exported, .csv, or the paper authors' .npy table.
+
+    The columns of an .npy table are the run's models in their order, or those of --models.
+    """
+    run = Run.open(run_path)
+    path = run.weights_path(name or file.stem)
+    if path.exists() and not force:
+        raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or --name")
+    split = "valid" if run.has_ranks("valid") else "test"
+    packed = run.ranks(split)
+    if file.suffix == ".json":
+        found = EnsembleWeights.from_json(read_json(file, "weights"), str(file))
+    elif file.suffix == ".csv":
+        found = import_csv(file, packed, group, kind)
+    elif file.suffix == ".npy":
+        found = import_npy(file, packed, models or packed.models, kind)
+    else:
+        raise InputError(f"cannot tell the form of {file}: expected a name that ends in .json, .csv or .npy")
+    found.of_packed(packed.select_models(found.models))
+    found.save(path)
+    if as_json:
+        emit_json({"weights": str(path), "models": list(found.models), "groups": int(found.own.sum())})
+    else:
+        note(f"wrote {path}: {int(found.own.sum())} groups of {', '.join(found.models)}")

@@ -1,0 +1,109 @@
+"""Comparing methods: each is fitted on validation ranks, all are judged on the same test ranks, once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from relens.data.groups import Grouping
+from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.fit import FitSettings, fit
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError, MissingExtraError, nearest
+from relens.evaluate import Evaluation, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.progress import SILENT, Progress
+from relens.ranks.packed import PackedRanks
+from relens.ranks.store import check_pair
+
+DEFAULT_SPECS = (
+    "mean",
+    "mrr-mean",
+    "stacking",
+    "greedy",
+    "simple:input=rank",
+    "dsc:input=rank,regularise=none",
+    "dsc",
+)
+"""The paper's baselines and its method in the paper's own form, then relens's default."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods and single models side by side.
+
+    Attributes:
+        best_single: the model with the best validation MRR, against which every other is tested.
+        evaluations: those of the models, then those of the methods, in the order asked for.
+        weights: the fitted weights of each method, by the name of its evaluation.
+        spread: how much the models differ relation by relation, see ``relation_spread``.
+        notes: methods that could not be run, in words.
+    """
+
+    best_single: str
+    evaluations: tuple[Evaluation, ...]
+    weights: dict[str, EnsembleWeights]
+    spread: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def compare(
+    valid: PackedRanks,
+    test: PackedRanks,
+    specs: Sequence[str] = DEFAULT_SPECS,
+    *,
+    settings: FitSettings | None = None,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Fit each method on ``valid`` and evaluate it, and every single model, on ``test``.
+
+    Args:
+        valid: validation ranks.
+        test: test ranks of the same models and data set.
+        specs: methods, each with settings of its own if any: ``dsc`` or ``dsc:input=rank,regularise=none``.
+        settings: what the specs leave open.
+        jobs: workers.
+        progress: where to show it.
+    """
+    check_pair(valid, test)
+    settings = settings or FitSettings()
+    wanted = {spec: parse_spec(spec, settings) for spec in specs}
+    grouping = Grouping.make(settings.group, test.relations)
+    best = valid.models[int(np.argmax(model_mrrs(valid, jobs=jobs)))]
+    single = {model: model_ranks(test, model, jobs=jobs) for model in test.models}
+    evaluations = [
+        evaluate_ranks(
+            ranks, test, grouping, name=model, settings={}, seed=settings.seed,
+            reference=None if model == best else (best, single[best]),
+        )
+        for model, ranks in single.items()
+    ]  # fmt: skip
+    weights: dict[str, EnsembleWeights] = {}
+    notes: list[str] = []
+    for spec, asked in wanted.items():
+        try:
+            weights[spec] = fit(valid, asked, jobs=jobs, progress=progress)
+        except MissingExtraError as error:
+            notes.append(f"{spec} left out: {error}")
+            continue
+        evaluations.append(evaluate(test, weights[spec], name=spec, reference=best, seed=settings.seed, jobs=jobs))
+    return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes))
+
+
+def parse_spec(spec: str, settings: FitSettings) -> FitSettings:
+    """Return ``settings`` changed as ``METHOD[:key=value,…]`` says."""
+    method, _, options = spec.partition(":")
+    known = {field.name: field.type for field in fields(FitSettings) if field.name != "method"}
+    changes: dict[str, Any] = {"method": method}
+    for option in filter(None, options.split(",")):
+        key, equals, value = option.partition("=")
+        if key not in known or not equals:
+            raise InputError(f"method {spec!r}: found {option!r}, expected key=value; {nearest(key, known)}")
+        changes[key] = value
+        if known[key] is int:
+            try:
+                changes[key] = int(value)
+            except ValueError:
+                raise InputError(f"method {spec!r}: {key} is {value!r}, expected a whole number") from None
+    return replace(settings, **changes)

@@ -1,0 +1,150 @@
+"""Weights in other people's forms: the paper authors' ``.npy`` tables, and CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.groups import Grouping
+from relens.data.queries import HEAD, TAIL
+from relens.ensemble.grid import Weights, check_weights, to_grid, uniform
+from relens.ensemble.inputs import Input
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import WeightsError, nearest
+from relens.files import open_npy, whole_file
+from relens.ranks.packed import PackedRanks
+
+FALLBACK_LABEL = "(fallback)"
+
+
+def export_npy(weights: EnsembleWeights, path: Path) -> None:
+    """Write the authors' table: float64, a row per group, each scaled to sum 1, models in order.
+
+    Grouped by relation, row r is relation r. Otherwise there are 2R rows: row r is relation r asked for its tails, row
+    r + R the same relation asked for its heads.
+    """
+    normalised = weights.normalised()
+    groups = weights.grouping.table
+    rows = (
+        groups[:, TAIL] if weights.grouping.scheme == "relation" else np.concatenate([groups[:, TAIL], groups[:, HEAD]])
+    )
+    with whole_file(path) as aside, aside.open("wb") as file:
+        np.save(file, normalised[rows], allow_pickle=False)
+
+
+def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], name: Input = "rank") -> EnsembleWeights:
+    """Read an authors' table for the models, relations and data set of ``packed``; ``models`` names its columns.
+
+    Up to R rows are one per relation. More, up to 2R, are one per relation and direction as in ``export_npy``; rows
+    missing at the end (the authors' tables stop at the largest id they met) fall back to equal weights.
+    """
+    table = open_npy(path)
+    n_relations = len(packed.relations)
+    if table.ndim != 2 or table.shape[1] != len(models) or not 1 <= len(table) <= 2 * n_relations:
+        raise WeightsError(
+            f"{path}: found an array of shape {table.shape}, expected (rows, {len(models)}): a column for each of "
+            f"{', '.join(models)} and at most {2 * n_relations} rows, one per relation and direction"
+        )
+    if not np.issubdtype(table.dtype, np.number) or np.iscomplexobj(table):
+        raise WeightsError(f"{path}: found values of type {table.dtype}, expected real numbers")
+    real = np.asarray(table, dtype=np.float64)
+    check_weights(real, str(path))
+    if len(table) <= n_relations:
+        grouping = Grouping.by_relation(packed.relations)
+        groups = grouping.table[: len(table), TAIL]
+    else:
+        grouping = Grouping.by_relation_and_direction(packed.relations)
+        groups = np.concatenate([grouping.table[:, TAIL], grouping.table[: len(table) - n_relations, HEAD]])
+    vectors = dict(zip(groups.tolist(), to_grid(real), strict=True))
+    return _imported(packed, models, grouping, vectors, uniform(len(models)), name, path)
+
+
+def export_csv(weights: EnsembleWeights) -> str:
+    """Return a CSV table: group, validation queries, the grid weight of each model; the fallback comes last."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "queries", *weights.models])
+    for g in np.flatnonzero(weights.own):
+        writer.writerow([weights.grouping.labels[g], int(weights.support[g]), *weights.table[g].tolist()])
+    writer.writerow([FALLBACK_LABEL, "", *weights.fallback.tolist()])
+    return text.getvalue()
+
+
+def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank") -> EnsembleWeights:
+    """Read a table as ``export_csv`` writes it; ``group`` says which grouping its labels belong to.
+
+    The column ``queries`` and the row ``(fallback)`` may be missing. Any non-negative numbers serve as weights.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = list(csv.reader(file)) or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WeightsError(f"{path} cannot be read as CSV: {error}") from error
+    models = [column for column in header[1:] if column != "queries"]
+    if header[:1] != ["group"] or not models:
+        raise WeightsError(f"{path}: the first line is {header}, expected group, queries and the names of the models")
+    grouping = Grouping.make(group, packed.relations)
+    number = {label: g for g, label in enumerate(grouping.labels)}
+    vectors: dict[int, Weights] = {}
+    fallback = uniform(len(models))
+    for at, line in enumerate(lines, start=2):
+        where = f"{path}, line {at}"
+        if len(line) != len(header):
+            raise WeightsError(f"{where}: found {len(line)} fields, expected {len(header)}")
+        label, vector = line[0], _numbers([line[header.index(model)] for model in models], where)
+        if label == FALLBACK_LABEL:
+            fallback = vector
+        elif label not in number:
+            raise WeightsError(f"{where}: unknown group {label!r}; {nearest(label, number)}")
+        elif number[label] in vectors:
+            raise WeightsError(f"{where}: group {label!r} has two lines; keep one")
+        else:
+            vectors[number[label]] = vector
+    return _imported(packed, models, grouping, vectors, fallback, name, path)
+
+
+def _numbers(fields: list[str], where: str) -> Weights:
+    try:
+        real = np.array([float(field) for field in fields])
+    except ValueError:
+        raise WeightsError(f"{where}: found {fields}, expected numbers") from None
+    check_weights(real, where)
+    whole = np.rint(real).astype(np.int64)
+    # Grid weights come back as they left; anything else is put on the grid.
+    return whole if np.array_equal(whole, real) and whole.max() <= to_grid(real).max() else to_grid(real)
+
+
+def _imported(
+    packed: PackedRanks,
+    models: Sequence[str],
+    grouping: Grouping,
+    vectors: dict[int, npt.NDArray[Any]],
+    fallback: Weights,
+    name: Input,
+    path: Path,
+) -> EnsembleWeights:
+    for model in models:
+        packed.model_index(model)
+    if len(set(models)) != len(models):
+        raise WeightsError(f"{path}: a model is named twice among {', '.join(models)}; each needs one column")
+    table = np.tile(fallback, (len(grouping), 1))
+    own = np.zeros(len(grouping), dtype=bool)
+    for g, vector in vectors.items():
+        table[g], own[g] = vector, True
+    return EnsembleWeights(
+        models=tuple(models),
+        relations=packed.relations,
+        grouping=grouping,
+        table=table,
+        own=own,
+        fallback=fallback,
+        support=np.bincount(grouping.of(packed.queries), minlength=len(grouping)).astype(np.int64),
+        input=name,
+        settings={"method": "imported", "file": path.name, "input": name},
+        dataset=(packed.provenance.dataset, packed.provenance.fingerprint),
+        gap_scales=None if packed.gap_scales is None else packed.select_models(models).gap_scales,
+    )
