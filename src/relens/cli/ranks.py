@@ -3,48 +3,38 @@
 import csv
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import click
-import numpy as np
 
 from relens.cli.console import TerminalProgress, emit, note
-from relens.cli.options import jobs_option, json_option, models_option, run_argument, show
+from relens.cli.options import jobs_option, json_option, models_option, run_argument
+from relens.cli.ranks_report import report
 from relens.data import catalog
 from relens.data.dataset import Dataset
-from relens.data.groups import Grouping
 from relens.data.queries import DIRECTIONS
-from relens.ensemble.baselines import model_mrrs
 from relens.errors import RanksError
 from relens.evaluate import model_ranks
 from relens.files import write_text
 from relens.ranks.authors import Form, read_authors
 from relens.ranks.dense import Dense, Kind, pack_dense
 from relens.ranks.model_files import SPLITS
-from relens.ranks.packed import TIE_RULE, PackedRanks
+from relens.ranks.packed import PackedRanks
 from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
-from relens.ranks.store import n_bytes
 from relens.run import RECORD, Run
-from relens.tables.table import Column, Row, Table
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
-class Bytes(click.ParamType[int]):
-    """A size such as 512M or 1G."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes."""
-        match = re.fullmatch(r"(\d+)\s*([KMG]?)i?B?", str(value), re.IGNORECASE)
-        if not match or not int(match[1]):
-            self.fail(f"{value!r} is not a size: expected a number with K, M or G, such as 512M", param, ctx)
-        return int(match[1]) * _UNITS[match[2].upper()]
+def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Read a size such as 512M."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", value.strip().upper())
+    if not match or not int(match[1]):
+        raise click.BadParameter(f"{value!r} is not a size: expected a number with K, M or G, such as 512M", ctx, param)
+    return int(match[1]) * _UNITS[match[2]]
 
 
 run_option = click.option("--run", "run_path", required=True, type=click.Path(path_type=Path), help="The run to fill.")
@@ -60,7 +50,11 @@ filter_option = click.option(
     help="Leave out known answers and rank the rest anew.  [default: scores with --data]",
 )  # fmt: skip
 memory_option = click.option(
-    "--memory", type=Bytes(), default="1G", show_default=True, help="Working memory for packing; arrays may be larger."
+    "--memory",
+    callback=_bytes,
+    default="1G",
+    show_default=True,
+    help="Memory for packing; arrays may be larger.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace ranks that are there already.")
 
@@ -134,7 +128,7 @@ def import_(
     with Run.receive_ranks(run_path, name, force=force) as stores:
         for split, dense in sources.items():
             _pack(dense, stores / split, memory, jobs)
-    _report(run_path, jobs, as_json)
+    report(run_path, jobs, as_json)
 
 
 @ranks.command()
@@ -176,7 +170,7 @@ def pack(
     )
     with Run.receive_ranks(run_path, dense.header.provenance.dataset, split, force=force) as stores:
         _pack(dense, stores / split, memory, jobs)
-    _report(run_path, jobs, as_json)
+    report(run_path, jobs, as_json)
 
 
 @ranks.command("show")
@@ -185,7 +179,7 @@ def pack(
 @json_option
 def show_(run_path: Path, jobs: int, as_json: bool) -> None:
     """Show the packed ranks of RUN: models, queries, how much of them is contested, where they come from."""
-    _report(run_path, jobs, as_json)
+    report(run_path, jobs, as_json)
 
 
 @ranks.command()
@@ -249,77 +243,3 @@ def _packed_or_none(run_path: Path, split: str) -> PackedRanks | None:
 
 def _pack(dense: Dense, path: Path, memory: int, jobs: int) -> None:
     pack_dense(dense, path, memory_budget=memory, n_jobs=jobs, progress=TerminalProgress())
-
-
-def _report(run_path: Path, jobs: int, as_json: bool) -> None:
-    """Print what packed ranks a run has."""
-    run = Run.open(run_path)
-    present = [split for split in SPLITS if run.has_ranks(split)]
-    if not present:
-        raise RanksError(f"{run_path} has no ranks yet: add them with `relens ranks import` or `relens ranks pack`.")
-    splits = {split: _describe(run.ranks(split), run.ranks_path(split), jobs) for split in present}
-    value = {"run": str(run.path), "name": run.name, "dataset": run.dataset, "splits": splits}
-    show([_size_table(run, splits), _model_table(splits)], "json" if as_json else "text", None, value)
-
-
-def _describe(packed: PackedRanks, path: Path, jobs: int) -> dict[str, Any]:
-    """Return what there is to say about packed ranks, as plain JSON values."""
-    counts = np.diff(packed.offsets)
-    grouping = Grouping.by_relation_and_direction(packed.relations)
-    return {
-        "provenance": asdict(packed.provenance),
-        "tie_rule": TIE_RULE,
-        "queries": packed.n_queries,
-        "relations": len(packed.relations),
-        "groups_with_queries": len(np.unique(grouping.of(packed.queries))),
-        "candidates": int(packed.n_candidates.sum(dtype=np.int64)),
-        "contested": packed.n_contested,
-        "contested_share": packed.n_contested / max(1, int(packed.n_candidates.sum(dtype=np.int64))),
-        "contested_per_query": {"median": float(np.median(counts)), "mean": float(counts.mean())},
-        "gaps": packed.gaps is not None,
-        "bytes": n_bytes(path),
-        "mrr": dict(zip(packed.models, model_mrrs(packed, jobs=jobs).tolist(), strict=True)),
-    }
-
-
-def _size_table(run: Run, splits: Mapping[str, dict[str, Any]]) -> Table:
-    headings = ("queries", "groups", "candidates", "contested", "share", "median", "mean", "MB")
-    specs = (",d", ",d", ",d", ",d", ".2%", ",.0f", ",.1f", ",.1f")
-    rows = [
-        Row(
-            (
-                split,
-                facts["queries"],
-                facts["groups_with_queries"],
-                facts["candidates"],
-                facts["contested"],
-                facts["contested_share"],
-                *facts["contested_per_query"].values(),
-                facts["bytes"] / 1e6,
-            )
-        )
-        for split, facts in splits.items()
-    ]
-    columns = (Column("split", align="left"), *(Column(h, spec) for h, spec in zip(headings, specs, strict=True)))
-    notes = ("groups: pairs of relation and direction that have queries; median and mean: contested per query",)
-    return Table(f"packed ranks of {run.path}", columns, tuple(rows), _facts(splits), notes)
-
-
-def _model_table(splits: Mapping[str, dict[str, Any]]) -> Table:
-    columns = (Column("model", align="left"), *(Column(f"{split} MRR", ".4f", better="higher") for split in splits))
-    models = dict.fromkeys(model for facts in splits.values() for model in facts["mrr"])
-    rows = tuple(Row((model, *(facts["mrr"].get(model) for facts in splits.values()))) for model in models)
-    return Table("models", columns, rows, {"tie rule": TIE_RULE}, mark_best=True)
-
-
-def _facts(splits: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    first = next(iter(splits.values()))
-    provenance = first["provenance"]
-    return {
-        "data set": f"{provenance['dataset']} ({provenance['fingerprint']})",
-        "relations": str(first["relations"]),
-        "candidates": provenance["candidates"],
-        "filtered here": ", ".join(provenance["filter_splits"]) or "no",
-        "tie rule": TIE_RULE,
-        "score gaps": "yes" if first["gaps"] else "no",
-    }

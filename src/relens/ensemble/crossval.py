@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks
+from relens.ensemble.pairs import Views
 from relens.ensemble.search import sweep
 from relens.ensemble.shrinkage import Shrinkage
 from relens.progress import SILENT, Progress
-from relens.ranks.packed import PackedRanks
 from relens.seeding import generator
 
 FOLDS = 5
@@ -27,7 +27,7 @@ class Choice:
 
 
 def choose(
-    packed: PackedRanks,
+    views: Views,
     group: npt.NDArray[np.int32],
     inputs: Sequence[Input],
     kappas: Sequence[float],
@@ -36,11 +36,12 @@ def choose(
     jobs: int = 1,
     progress: Progress = SILENT,
 ) -> Choice:
-    """Try every input and strength on held-out folds of ``packed``; ``group`` (Q,) is each query's group.
+    """Try every input and strength on held-out folds; ``group`` (Q,) is each query's group.
 
     Ties go to the earlier input and the smaller κ. With fewer than two triples nothing can be held out: the first of
     each is taken.
     """
+    packed = views.packed
     fold = folds(packed.queries.triple, seed)
     n_folds = int(fold.max(initial=0)) + 1
     if n_folds < 2 or len(inputs) * len(kappas) == 1:
@@ -50,7 +51,7 @@ def choose(
         for name in inputs:
             sums = np.zeros(len(kappas))
             for held_out in range(n_folds):
-                sums += _held_out_sums(packed, group, fold == held_out, name, kappas, jobs)
+                sums += _held_out_sums(views, group, fold == held_out, name, kappas, jobs)
                 advance(1)
             scores[name] = dict(zip(kappas, (sums / packed.n_queries).tolist(), strict=True))
     best = max(((name, kappa) for name in inputs for kappa in kappas), key=lambda at: scores[at[0]][at[1]])
@@ -66,7 +67,7 @@ def folds(triple: npt.NDArray[np.int32], seed: int) -> npt.NDArray[np.int64]:
 
 
 def _held_out_sums(
-    packed: PackedRanks,
+    views: Views,
     group: npt.NDArray[np.int32],
     held_out: npt.NDArray[np.bool_],
     name: Input,
@@ -75,20 +76,20 @@ def _held_out_sums(
 ) -> npt.NDArray[np.float64]:
     """Fit on the other queries; return the reciprocal sums of the held-out ones for each strength of shrinkage."""
     kept, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    common = sweep(packed, [kept], name, lossless=False, jobs=jobs)[0].weights
+    common = sweep(views, [kept], name, lossless=False, jobs=jobs)[0].weights
     searched, members = split_by_group(group, kept)
     support = np.array([len(index) for index in members])
     # With infinite shrinkage alone there is nothing to search in the groups.
     wanted = members if any(np.isfinite(kappas)) else []
-    found = sweep(packed, wanted, name, incumbents=[common], lossless=False, jobs=jobs)
+    found = sweep(views, wanted, name, incumbents=[common], lossless=False, jobs=jobs)
     own = np.array([result.weights for result in found]) if found else np.tile(common, (len(members), 1))
-    shrinkage = Shrinkage.fit(packed, kept, name)
+    shrinkage = Shrinkage.fit(views, kept, name)
     n_groups = int(group.max()) + 1
     sums = []
     for kappa in kappas:
         table = np.tile(common, (n_groups, 1))
         table[searched] = shrinkage.shrink(own, common, support, kappa)
-        ranks = answer_ranks(packed, table, group, name=name, queries=test, jobs=jobs)
+        ranks = answer_ranks(views.packed, table, group, name=name, queries=test, jobs=jobs)
         sums.append(np.sum(1.0 / ranks.realistic))
     return np.array(sums)
 

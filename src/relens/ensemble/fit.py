@@ -12,6 +12,7 @@ from relens.ensemble.baselines import best_single, greedy, mrr_mean, stacking
 from relens.ensemble.crossval import Choice, choose, split_by_group
 from relens.ensemble.grid import Weights, uniform
 from relens.ensemble.inputs import INPUTS, Input, available_inputs, check_input
+from relens.ensemble.pairs import Views
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
 from relens.ensemble.search import Found, Members, sweep
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
@@ -132,6 +133,7 @@ class _Fit:
         self.packed, self.settings, self.jobs, self.progress = packed, settings, jobs, progress
         self.grouping = Grouping.make(settings.group, packed.relations)
         self.group = self.grouping.of(packed.queries)
+        self.views = Views(packed, jobs)
         self.everything = np.arange(packed.n_queries)
         self.notes: list[str] = []
         self.trace = np.empty((0, 3))
@@ -149,7 +151,7 @@ class _Fit:
         if self.settings.method not in ("simple", "dsc"):
             return Choice(inputs[0], 0.0, {})
         return choose(
-            self.packed, self.group, inputs, kappas, seed=self.settings.seed, jobs=self.jobs, progress=self.progress
+            self.views, self.group, inputs, kappas, seed=self.settings.seed, jobs=self.jobs, progress=self.progress
         )
 
     def _global(self, name: Input) -> Weights:
@@ -184,7 +186,7 @@ class _Fit:
         self.trace = _overall_trace(found, packed.n_queries)
         own = np.array([result.weights for result in found])
         support = np.array([len(index) for index in members])
-        shrinkage = Shrinkage.fit(packed, self.everything, choice.input)
+        shrinkage = Shrinkage.fit(self.views, self.everything, choice.input)
         return common, searched, shrinkage.shrink(own, common, support, choice.kappa)
 
     def _basic(self, name: Input) -> tuple[Weights, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -201,9 +203,7 @@ class _Fit:
     def _search(self, members: list[Members], name: Input, incumbents: list[Weights] | None = None) -> list[Found]:
         sampler = self.settings.searcher
         if sampler == "sweep":
-            return sweep(
-                self.packed, members, name, incumbents=incumbents or [], jobs=self.jobs, progress=self.progress
-            )
+            return sweep(self.views, members, name, incumbents=incumbents or [], jobs=self.jobs, progress=self.progress)
         return sample_groups(
             self.packed, members, name, sampler=sampler, trials=self.settings.trials,
             seed=self.settings.seed, jobs=self.jobs, progress=self.progress,

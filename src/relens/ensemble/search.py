@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +10,17 @@ import numpy.typing as npt
 from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import reciprocal_sums
-from relens.ensemble.pairs import Pairs
+from relens.ensemble.pairs import Pairs, Views
 from relens.ensemble.parallel import run_batches
 from relens.ensemble.sweep import ascend
 from relens.progress import SILENT, Progress
-from relens.ranks.packed import PackedRanks
 
 Members = npt.NDArray[np.int64]
 """Positions of the queries of a group, (n,)."""
 
 
-class Reduction(NamedTuple):
-    """How many candidates a reduced query keeps, and the size of the sample that stands for the others."""
-
-    keep: int
-    sample: int
-
-
-WIDE = Reduction(12, 4)
-FINE = Reduction(96, 32)
 LOSSLESS_LIMIT = 1_000_000
-"""A group with more pairs finishes on ``FINE`` pairs; what it finds counts only as far as all pairs confirm it."""
+"""A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
 TOPS = 3
 """Ends of ascents on reduced pairs that are tried on all of them."""
 ROUNDS = 20
@@ -56,7 +45,7 @@ class Found:
 
 
 def sweep(
-    packed: PackedRanks,
+    views: Views,
     members: Sequence[Members],
     name: Input,
     *,
@@ -68,7 +57,7 @@ def sweep(
     """Search each group's weights; never worse than equal weights, a single model or any of ``incumbents``.
 
     Args:
-        packed: validation ranks.
+        views: validation ranks and their views.
         members: query positions of each group, each (n,) with n ≥ 1.
         name: what the weights are applied to.
         incumbents: further starting points, (N,) each.
@@ -77,20 +66,15 @@ def sweep(
         progress: where to show it.
     """
     begun = monotonic()
-    n = packed.n_models
+    packed, n = views.packed, views.packed.n_models
     starts = [uniform(n), *incumbents, *near_vertices(n)] if n > 1 else [uniform(n)]
-    sizes = [int((packed.offsets[m + 1] - packed.offsets[m]).sum()) for m in members]
-
-    def thin(group: int) -> Pairs:
-        return Pairs.reduce(packed, members[group], name, keep=WIDE.keep, sample=WIDE.sample)
-
-    thinned = run_batches(thin, range(len(members)), jobs=jobs, costs=sizes)
+    wide = [Pairs.gather(packed, views.wide, queries, name) for queries in members]
 
     def climb(task: tuple[int, int]) -> tuple[Weights, float, float]:
-        return _ascend(thinned[task[0]], starts[task[1]], WIDE_GAIN)
+        return _ascend(wide[task[0]], starts[task[1]], WIDE_GAIN)
 
     tasks = [(group, start) for group in range(len(members)) for start in range(len(starts))]
-    costs = [thinned[group].n_pairs + 1000.0 for group, _ in tasks]
+    costs = [wide[group].n_pairs + 1000.0 for group, _ in tasks]
     climbed = run_batches(climb, tasks, jobs=jobs, costs=costs, progress=progress, description="searching weights")
 
     def finish(group: int) -> Found:
@@ -100,8 +84,9 @@ def sweep(
         if not lossless:
             return Found(distinct[0], tops[0][1], np.array([[monotonic() - begun, lines, tops[0][1]]]))
         candidates = [uniform(n), *distinct[:TOPS], *incumbents, *vertices(n)]
-        return _finish(packed, members[group], name, thinned[group], candidates, lines, begun)
+        return _finish(views, members[group], name, candidates, lines, begun)
 
+    sizes = [float(views.lossless.n_pairs(queries)) for queries in members]
     return run_batches(
         finish, range(len(members)), jobs=jobs, costs=sizes, progress=progress, description="finishing exactly"
     )
@@ -117,29 +102,18 @@ def _ascend(pairs: Pairs, start: Weights, gain: float) -> tuple[Weights, float, 
 
 
 def _finish(
-    packed: PackedRanks,
-    members: Members,
-    name: Input,
-    pairs: Pairs,
-    candidates: list[Weights],
-    lines: float,
-    begun: float,
+    views: Views, members: Members, name: Input, candidates: list[Weights], lines: float, begun: float
 ) -> Found:
     """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
-    values = reciprocal_sums(packed, members, name, candidates)
+    values = reciprocal_sums(views.packed, members, name, candidates)
     at = int(np.argmax(values))
+    weights, value = candidates[at], values[at]
     evaluations = lines + len(candidates)
-    trace = [[monotonic() - begun, 1.0, values[0]], [monotonic() - begun, evaluations, values[at]]]
-    if pairs.reduced:
-        size = int((packed.offsets[members + 1] - packed.offsets[members]).sum())
-        if size > LOSSLESS_LIMIT:
-            pairs = Pairs.reduce(packed, members, name, keep=FINE.keep, sample=FINE.sample)
-        else:
-            pairs = Pairs.lossless(packed, members, name)
-    weights, value, more = _ascend(pairs, candidates[at], FINE_GAIN)
-    if pairs.reduced:
-        value = reciprocal_sums(packed, members, name, [weights])[0]
-    trace.append([monotonic() - begun, evaluations + more, max(value, values[at])])
-    if value <= values[at]:
-        weights = candidates[at]
-    return Found(weights, max(value, values[at]), np.array(trace))
+    trace = [[monotonic() - begun, 1.0, values[0]], [monotonic() - begun, evaluations, value]]
+    view = views.lossless if views.lossless.n_pairs(members) <= LOSSLESS_LIMIT else views.fine
+    reached, _, more = _ascend(Pairs.gather(views.packed, view, members, name), weights, FINE_GAIN)
+    reached_value = reciprocal_sums(views.packed, members, name, [reached])[0]
+    if reached_value > value:
+        weights, value = reached, reached_value
+    trace.append([monotonic() - begun, evaluations + more + 1, value])
+    return Found(weights, value, np.array(trace))

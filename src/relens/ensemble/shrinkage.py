@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from relens.ensemble.grid import Weights, to_grid
 from relens.ensemble.inputs import Input
-from relens.ensemble.pairs import Pairs
-from relens.ranks.packed import PackedRanks
+from relens.ensemble.pairs import Pairs, Views
 
 KAPPAS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, math.inf)
 """Strengths that cross-validation chooses from: 0 keeps the group's weights, infinity the global ones."""
@@ -25,11 +24,11 @@ class Shrinkage:
     scales: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, packed: PackedRanks, queries: npt.NDArray[np.int64], name: Input) -> "Shrinkage":
-        """Measure the scales on a reduced view of the queries at ``queries`` (n,)."""
-        pairs = Pairs.reduce(packed, queries, name, keep=8, sample=4)
+    def fit(cls, views: Views, queries: npt.NDArray[np.int64], name: Input) -> "Shrinkage":
+        """Measure the scales on the wide view of the queries at ``queries`` (n,)."""
+        pairs = Pairs.gather(views.packed, views.wide, queries, name)
         if pairs.n_pairs == 0:
-            return cls(np.ones(packed.n_models))
+            return cls(np.ones(views.packed.n_models))
         scales = np.abs(pairs.advantage).mean(axis=1)
         return cls(np.where(scales > 0, scales, 1.0))
 

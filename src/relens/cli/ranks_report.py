@@ -1,0 +1,92 @@
+"""What ``relens ranks`` says about the packed ranks of a run."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relens.cli.options import show
+from relens.data.groups import Grouping
+from relens.ensemble.baselines import model_mrrs
+from relens.errors import RanksError
+from relens.ranks.model_files import SPLITS
+from relens.ranks.packed import TIE_RULE, PackedRanks
+from relens.ranks.store import n_bytes
+from relens.run import Run
+from relens.tables.table import Column, Row, Table
+
+
+def report(run_path: Path, jobs: int, as_json: bool) -> None:
+    """Print what packed ranks a run has."""
+    run = Run.open(run_path)
+    present = [split for split in SPLITS if run.has_ranks(split)]
+    if not present:
+        raise RanksError(f"{run_path} has no ranks yet: add them with `relens ranks import` or `relens ranks pack`.")
+    splits = {split: _describe(run.ranks(split), run.ranks_path(split), jobs) for split in present}
+    value = {"run": str(run.path), "name": run.name, "dataset": run.dataset, "splits": splits}
+    show([_size_table(run, splits), _model_table(splits)], "json" if as_json else "text", None, value)
+
+
+def _describe(packed: PackedRanks, path: Path, jobs: int) -> dict[str, Any]:
+    """Return what there is to say about packed ranks, as plain JSON values."""
+    counts = np.diff(packed.offsets)
+    grouping = Grouping.by_relation_and_direction(packed.relations)
+    return {
+        "provenance": asdict(packed.provenance),
+        "tie_rule": TIE_RULE,
+        "queries": packed.n_queries,
+        "relations": len(packed.relations),
+        "groups_with_queries": len(np.unique(grouping.of(packed.queries))),
+        "candidates": int(packed.n_candidates.sum(dtype=np.int64)),
+        "contested": packed.n_contested,
+        "contested_share": packed.n_contested / max(1, int(packed.n_candidates.sum(dtype=np.int64))),
+        "contested_per_query": {"median": float(np.median(counts)), "mean": float(counts.mean())},
+        "gaps": packed.gaps is not None,
+        "bytes": n_bytes(path),
+        "mrr": dict(zip(packed.models, model_mrrs(packed, jobs=jobs).tolist(), strict=True)),
+    }
+
+
+def _size_table(run: Run, splits: Mapping[str, dict[str, Any]]) -> Table:
+    headings = ("queries", "groups", "candidates", "contested", "share", "median", "mean", "MB")
+    specs = (",d", ",d", ",d", ",d", ".2%", ",.0f", ",.1f", ",.1f")
+    rows = [
+        Row(
+            (
+                split,
+                facts["queries"],
+                facts["groups_with_queries"],
+                facts["candidates"],
+                facts["contested"],
+                facts["contested_share"],
+                *facts["contested_per_query"].values(),
+                facts["bytes"] / 1e6,
+            )
+        )
+        for split, facts in splits.items()
+    ]
+    columns = (Column("split", align="left"), *(Column(h, spec) for h, spec in zip(headings, specs, strict=True)))
+    notes = ("groups: pairs of relation and direction that have queries; median and mean: contested per query",)
+    return Table(f"packed ranks of {run.path}", columns, tuple(rows), _facts(splits), notes)
+
+
+def _model_table(splits: Mapping[str, dict[str, Any]]) -> Table:
+    columns = (Column("model", align="left"), *(Column(f"{split} MRR", ".4f", better="higher") for split in splits))
+    models = dict.fromkeys(model for facts in splits.values() for model in facts["mrr"])
+    rows = tuple(Row((model, *(facts["mrr"].get(model) for facts in splits.values()))) for model in models)
+    return Table("models", columns, rows, {"tie rule": TIE_RULE}, mark_best=True)
+
+
+def _facts(splits: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    first = next(iter(splits.values()))
+    provenance = first["provenance"]
+    return {
+        "data set": f"{provenance['dataset']} ({provenance['fingerprint']})",
+        "relations": str(first["relations"]),
+        "candidates": provenance["candidates"],
+        "filtered here": ", ".join(provenance["filter_splits"]) or "no",
+        "tie rule": TIE_RULE,
+        "score gaps": "yes" if first["gaps"] else "no",
+    }

@@ -1,0 +1,121 @@
+"""What the ensemble must agree with: obvious loops over Python integers and fractions, over all candidates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from relens.ensemble.inputs import cost_table
+from relens.ensemble.pairs import Pairs
+from tests.ensemble.packs import Case
+from tests.oracles import tie_rules
+
+Number = int | Fraction
+
+
+def ahead_and_tied(case: Case, query: int, weights: Sequence[int], name: str) -> tuple[int, int]:
+    """Count the candidates ahead of, and level with, the answer, going through every candidate there is."""
+    table = None if name == "score" else cost_table(name, 100).tolist()
+    answer = case.answers[query]
+    ahead = tied = 0
+    for j in case.dense[query][0]:
+        if j == answer:
+            continue
+        total = 0
+        for i, weight in enumerate(weights):
+            if table is None:
+                total += int(weight) * case.gaps[query][i][j]
+            else:
+                ranks = case.dense[query][i]
+                total += int(weight) * (table[ranks[answer]] - table[ranks[j]])
+        ahead += total > 0
+        tied += total == 0
+    return ahead, tied
+
+
+def realistic_rank(case: Case, query: int, weights: Sequence[int], name: str) -> Fraction:
+    """Return the answer's mean rank."""
+    return tie_rules(*ahead_and_tied(case, query, weights, name))["realistic"]
+
+
+def reciprocal_sum(case: Case, queries: Sequence[int], weights: Sequence[int], name: str) -> Fraction:
+    """Return the sum of reciprocal mean ranks of some queries."""
+    return sum((1 / realistic_rank(case, int(q), weights, name) for q in queries), Fraction(0))
+
+
+def value_of_pairs(pairs: Pairs, weights: Sequence[Number]) -> Fraction:
+    """Return the sum of reciprocal mean ranks that pairs give weights, which may be fractions."""
+    value = Fraction(0)
+    for q in range(pairs.n_queries):
+        doubled = int(pairs.floor[q])
+        for k in range(int(pairs.offsets[q]), int(pairs.offsets[q + 1])):
+            total = sum(weight * int(pairs.advantage[i, k]) for i, weight in enumerate(weights))
+            doubled += int(pairs.multiplicity[k]) * (2 if total > 0 else 1 if total == 0 else 0)
+        value += Fraction(2, doubled)
+    return value
+
+
+@dataclass(frozen=True)
+class Line:
+    """Everything that happens on the line of one model, its share λ of the weights running from 0 to 1.
+
+    Attributes:
+        at_zero: value at λ = 0, the model left out.
+        at_one: value at λ = 1, the model alone.
+        breakpoints: where some pair is level and is not so nearby, ascending and distinct.
+        at_breakpoints: values there.
+        cuts: 0, the breakpoints, 1: the ends of the open intervals.
+        inside: values in the open intervals.
+    """
+
+    at_zero: Fraction
+    at_one: Fraction
+    breakpoints: list[Fraction]
+    at_breakpoints: list[Fraction]
+    cuts: list[Fraction]
+    inside: list[Fraction]
+
+    @property
+    def best_inside(self) -> Fraction:
+        """The best value of any interval that floats can tell from a point."""
+        return max(self.inside[i] for i in range(len(self.inside)) if self._is_wide(i))
+
+    @property
+    def widest_best(self) -> float:
+        """The width of the widest interval that has it."""
+        return max(
+            float(self.cuts[i + 1]) - float(self.cuts[i])
+            for i in range(len(self.inside))
+            if self.inside[i] == self.best_inside
+        )
+
+    def _is_wide(self, i: int) -> bool:
+        return float(self.cuts[i]) < float(self.cuts[i + 1])
+
+
+def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
+    """Scan the line of one model exhaustively."""
+    others = [0 if i == model else int(weight) for i, weight in enumerate(weights)]
+    scale = sum(others)
+    breakpoints = set()
+    for k in range(pairs.n_pairs):
+        a = sum(weight * int(pairs.advantage[i, k]) for i, weight in enumerate(others))
+        b = int(pairs.advantage[model, k])
+        if b != 0 and Fraction(-a, b) > 0:
+            crossing = Fraction(-a, b)
+            breakpoints.add(crossing / (scale + crossing))
+
+    def value(share: Fraction) -> Fraction:
+        mixed: list[Number] = [weight * (1 - share) for weight in others]
+        mixed[model] = share * scale
+        return value_of_pairs(pairs, mixed)
+
+    found = sorted(breakpoints)
+    cuts = [Fraction(0), *found, Fraction(1)]
+    return Line(
+        at_zero=value(Fraction(0)),
+        at_one=value(Fraction(1)),
+        breakpoints=found,
+        at_breakpoints=[value(share) for share in found],
+        cuts=cuts,
+        inside=[value((left + right) / 2) for left, right in zip(cuts[:-1], cuts[1:], strict=True)],
+    )
