@@ -16,8 +16,8 @@ from relens.cli.options import (
     run_argument,
     show,
 )
-from relens.compare import DEFAULT_SPECS, Comparison
-from relens.compare import compare as compare_methods
+from relens.comparison import DEFAULT_SPECS, Comparison
+from relens.comparison import compare as compare_methods
 from relens.ensemble.fit import FitSettings
 from relens.run import Run
 from relens.tables import comparison_table, spread_table

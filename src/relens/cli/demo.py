@@ -7,7 +7,7 @@ import click
 from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import jobs_option, json_option, seed_option
-from relens.compare import compare
+from relens.comparison import compare
 from relens.ensemble.fit import FitSettings
 from relens.ranks.simulate import Simulation
 from relens.ranks.store import save

@@ -17,7 +17,7 @@ from relens.data import catalog
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS
 from relens.errors import RanksError
-from relens.evaluate import model_ranks
+from relens.evaluation import model_ranks
 from relens.files import write_text
 from relens.ranks.authors import Form, read_authors
 from relens.ranks.dense import Dense, Kind, pack_dense

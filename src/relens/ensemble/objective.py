@@ -64,10 +64,15 @@ def answer_ranks(
 
 
 def reciprocal_sums(
-    packed: PackedRanks, queries: npt.NDArray[np.int64], name: Input, candidates: Sequence[npt.NDArray[np.int64]]
+    packed: PackedRanks,
+    queries: npt.NDArray[np.int64],
+    name: Input,
+    candidates: Sequence[npt.NDArray[np.int64]],
+    *,
+    jobs: int = 1,
 ) -> npt.NDArray[np.float64]:
     """Return the sum of reciprocal ranks of the queries at ``queries`` (n,) under each candidate's weights, (M,)."""
-    ranks = (answer_ranks(packed, weights, name=name, queries=queries) for weights in candidates)
+    ranks = (answer_ranks(packed, weights, name=name, queries=queries, jobs=jobs) for weights in candidates)
     return np.array([np.sum(1.0 / rank.realistic) for rank in ranks])
 
 
@@ -93,9 +98,13 @@ def _count(values, answer, offsets, weights, group, table, index, first, last, a
         for start in range(offsets[q], offsets[q + 1], BLOCK):
             stop = min(start + BLOCK, offsets[q + 1])
             cost = sums[: stop - start]
+            first_term = True
             for i in range(n_models):
                 weight, row = w[i], values[i, start:stop]
-                if i == 0:
+                if weight == 0:
+                    continue
+                if first_term:
+                    first_term = False
                     for k in range(len(cost)):
                         cost[k] = weight * (row[k] if table is None else table[row[k]])
                 else:

@@ -19,7 +19,7 @@ Members = npt.NDArray[np.int64]
 """Positions of the queries of a group, (n,)."""
 
 
-LOSSLESS_LIMIT = 1_000_000
+LOSSLESS_LIMIT = 50_000
 """A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
 TOPS = 3
 """Ends of ascents on reduced pairs that are tried on all of them."""
@@ -84,7 +84,8 @@ def sweep(
         if not lossless:
             return Found(distinct[0], tops[0][1], np.array([[monotonic() - begun, lines, tops[0][1]]]))
         candidates = [uniform(n), *distinct[:TOPS], *incumbents, *vertices(n)]
-        return _finish(views, members[group], name, candidates, lines, begun)
+        # One group alone gets all workers for its evaluations.
+        return _finish(views, members[group], name, candidates, lines, begun, jobs if len(members) == 1 else 1)
 
     sizes = [float(views.lossless.n_pairs(queries)) for queries in members]
     return run_batches(
@@ -102,17 +103,17 @@ def _ascend(pairs: Pairs, start: Weights, gain: float) -> tuple[Weights, float, 
 
 
 def _finish(
-    views: Views, members: Members, name: Input, candidates: list[Weights], lines: float, begun: float
+    views: Views, members: Members, name: Input, candidates: list[Weights], lines: float, begun: float, jobs: int
 ) -> Found:
     """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
-    values = reciprocal_sums(views.packed, members, name, candidates)
+    values = reciprocal_sums(views.packed, members, name, candidates, jobs=jobs)
     at = int(np.argmax(values))
     weights, value = candidates[at], values[at]
     evaluations = lines + len(candidates)
     trace = [[monotonic() - begun, 1.0, values[0]], [monotonic() - begun, evaluations, value]]
     view = views.lossless if views.lossless.n_pairs(members) <= LOSSLESS_LIMIT else views.fine
     reached, _, more = _ascend(Pairs.gather(views.packed, view, members, name), weights, FINE_GAIN)
-    reached_value = reciprocal_sums(views.packed, members, name, [reached])[0]
+    reached_value = reciprocal_sums(views.packed, members, name, [reached], jobs=jobs)[0]
     if reached_value > value:
         weights, value = reached, reached_value
     trace.append([monotonic() - begun, evaluations + more + 1, value])

@@ -100,7 +100,7 @@ class Numbering:
 
 
 def number_triples(triples: npt.NDArray[Any], side: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Number triples (Q, 3) so that the two sides (Q,) of one get the same number, (Q,).
+    """Number triples (Q, 3) so that the two sides (Q,) of one get the same number, by first appearance, (Q,).
 
     Of a repeated triple, the k-th occurrence on one side belongs to the k-th on the other.
     """
@@ -110,8 +110,10 @@ def number_triples(triples: npt.NDArray[Any], side: npt.NDArray[Any]) -> npt.NDA
     fresh[1:] = (np.diff(keys[order], axis=0) != 0).any(axis=1)
     place = np.arange(len(keys))
     keys[order, 3] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-    _, numbers = np.unique(keys, axis=0, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int32)
+    _, first, owner = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int32)
+    number[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return number[owner.reshape(-1)]
 
 
 def numbers(n_relations: int) -> Vocabulary:

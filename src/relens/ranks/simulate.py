@@ -35,9 +35,10 @@ class Simulation:
         level: mean and standard deviation over queries of how far the answer stands out, in units of one
             candidate's spread.
         skill: standard deviation of a model's advantage on a relation and direction.
-        noise: standard deviation of a model's luck on one query.
+        noise: standard deviation of a model's luck on one query; one number, or one per model.
         agreement: share of a candidate's plausibility that all models see alike.
         seed: everything follows from it.
+        handicap: how much worse than the others each model is everywhere, (N,); empty for equal models.
     """
 
     models: tuple[str, ...]
@@ -45,9 +46,10 @@ class Simulation:
     n_entities: int
     level: tuple[float, float] = (3.3, 1.4)
     skill: float = 0.35
-    noise: float = 0.35
+    noise: float | tuple[float, ...] = 0.35
     agreement: float = 0.9
     seed: int = 0
+    handicap: tuple[float, ...] = ()
 
     def queries(self, split: str) -> Queries:
         """Return the queries of ``valid`` or ``test``: random triples, both directions."""
@@ -59,7 +61,8 @@ class Simulation:
     def skills(self) -> npt.NDArray[np.float64]:
         """Return how much better than average each model is on each relation and direction, (R, 2, N)."""
         shape = (len(self.triples_per_relation), 2, len(self.models))
-        return generator(self.seed, "skill").normal(0.0, self.skill, shape)
+        skills = generator(self.seed, "skill").normal(0.0, self.skill, shape)
+        return skills - np.array(self.handicap) if self.handicap else skills
 
     def scores(self, queries: Queries, split: str, block: int) -> npt.NDArray[np.float32]:
         """Return the scores of one block of queries, (N, b, C) float32."""

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from relens.errors import InputError, nearest
-from relens.evaluate import Evaluation, Metrics
+from relens.evaluation import Evaluation, Metrics
 from relens.ranks.packed import TIE_RULE
 from relens.significance import LEVEL
 from relens.tables.table import Column, Row, Table
@@ -90,7 +90,7 @@ def comparison_table(
 
 
 def spread_table(spread: Mapping[str, Any], evaluations: Sequence[Evaluation]) -> Table:
-    """Show ``relens.evaluate.relation_spread`` of the models that ``evaluations`` evaluate, largest spread first."""
+    """Show ``relens.evaluation.relation_spread`` of the models that ``evaluations`` evaluate, largest spread first."""
     ordered = sorted(spread["relations"].items(), key=lambda relation: -relation[1]["std"])
     return Table(
         title=f"Relation-wise MRR of {', '.join(spread['models'])}",

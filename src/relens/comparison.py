@@ -11,7 +11,7 @@ from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.fit import FitSettings, fit
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
-from relens.evaluate import Evaluation, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.evaluation import Evaluation, evaluate, evaluate_ranks, model_ranks, relation_spread
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 from relens.ranks.store import check_pair

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relens.data.groups import Grouping
 from relens.data.queries import Queries
 from relens.errors import InputError, RanksError
-from relens.evaluate import Evaluation, Metrics, evaluate_ranks, relation_spread
+from relens.evaluation import Evaluation, Metrics, evaluate_ranks, relation_spread
 from relens.ranks.metrics import AnswerRanks
 from relens.ranks.packed import PackedRanks, Provenance
 from relens.significance import bootstrap_interval
