@@ -10,8 +10,8 @@ import numpy.typing as npt
 from relens import __version__
 from relens.data.groups import Grouping
 from relens.data.queries import DIRECTIONS
-from relens.ensemble.grid import vertices
 from relens.ensemble import objective
+from relens.ensemble.grid import vertices
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError
 from relens.ranks.metrics import AnswerRanks, hits, mean_rank, mrr

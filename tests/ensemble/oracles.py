@@ -1,8 +1,10 @@
 """What the ensemble must agree with: obvious loops over Python integers and fractions, over all candidates."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from relens.ensemble.inputs import cost_table
 from relens.ensemble.pairs import Pairs
@@ -12,9 +14,15 @@ from tests.oracles import tie_rules
 Number = int | Fraction
 
 
+@lru_cache
+def costs(name: str) -> list[int]:
+    """Return the cost of each doubled rank as Python integers."""
+    return [int(cost) for cost in cost_table(name, 4000)]
+
+
 def ahead_and_tied(case: Case, query: int, weights: Sequence[int], name: str) -> tuple[int, int]:
     """Count the candidates ahead of, and level with, the answer, going through every candidate there is."""
-    table = None if name == "score" else cost_table(name, 100).tolist()
+    table = None if name == "score" else costs(name)
     answer = case.answers[query]
     ahead = tied = 0
     for j in case.dense[query][0]:
@@ -117,5 +125,5 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
         breakpoints=found,
         at_breakpoints=[value(share) for share in found],
         cuts=cuts,
-        inside=[value((left + right) / 2) for left, right in zip(cuts[:-1], cuts[1:], strict=True)],
+        inside=[value((left + right) / 2) for left, right in itertools.pairwise(cuts)],
     )

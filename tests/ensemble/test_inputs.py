@@ -1,5 +1,6 @@
 """Inputs: integer tables that follow their functions and keep every sum exact."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -68,7 +69,7 @@ def test_tables_follow_their_functions_in_the_head(name, n_candidates):
     unit = (table[-1] - table[2]) / (function(n_candidates) - function(1.0))
     if name == "rrf" and n_candidates > 50_000:  # the tail is stretched: neighbours are kept one apart
         unit = (table[200] - table[2]) / (function(100.0) - function(1.0))
-    for rank, following in zip(head[:-1], head[1:], strict=True):
+    for rank, following in itertools.pairwise(head):
         step = table[round(2 * following)] - table[round(2 * rank)]
         # Each table value is rounded, by half a unit at most.
         assert step == pytest.approx(unit * (function(following) - function(rank)), rel=1e-3, abs=1.01)

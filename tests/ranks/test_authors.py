@@ -12,37 +12,7 @@ from relens.ranks.authors import read_authors
 from relens.ranks.dense import pack_dense
 from relens.ranks.packed import PackedRanks
 from tests import oracles
-
-E, R = 7, 3
-VALID = [(0, 2, 1), (3, 0, 4), (3, 0, 5), (6, 2, 6)]
-TEST = [(1, 0, 2), (5, 1, 0), (2, 1, 2)]
-TRAIN = [(3, 0, 6), (3, 0, 1), (2, 1, 0), (0, 2, 2)]
-
-
-def both_ways(triples, order: str = "interleaved", seed: int = 0) -> np.ndarray:
-    forward = [(h, r, t) for h, r, t in triples]
-    inverse = [(t, r + R, h) for h, r, t in triples]
-    if order == "halves":
-        return np.array(forward + inverse)
-    rows = np.array([row for pair in zip(forward, inverse, strict=True) for row in pair])
-    return rows if order == "interleaved" else np.random.default_rng(seed).permutation(rows)
-
-
-def write(folder: Path, order: str = "interleaved", models=("rotate", "ConvE"), name: str = "WN") -> dict:
-    """Write a folder in the authors' layout and return the arrays in it."""
-    rng = np.random.default_rng(7)
-    (folder / "ranks" / name).mkdir(parents=True)
-    (folder / "dataset" / name).mkdir(parents=True)
-    arrays = {}
-    for split, triples in (("valid", VALID), ("test", TEST)):
-        rows = both_ways(triples, order)
-        np.save(folder / "dataset" / name / f"{split}_triples.npy", rows)
-        arrays[split, "triples"] = rows
-        for model in models:
-            ranks = rng.integers(1, E + 1, (len(rows), E))
-            np.save(folder / "ranks" / name / f"{model}_{split}_ranks.npy", ranks)
-            arrays[split, model] = ranks
-    return arrays
+from tests.authors_files import TEST, TRAIN, VALID, E, R, both_ways, write_authors
 
 
 def counts_of(packed: PackedRanks, q: int, weights: list[int]) -> tuple[int, int]:
@@ -52,7 +22,7 @@ def counts_of(packed: PackedRanks, q: int, weights: list[int]) -> tuple[int, int
 
 @pytest.mark.parametrize("order", ["interleaved", "halves", "shuffled"])
 def test_directions_and_pairs_are_found_by_id_in_any_order(tmp_path, order):
-    arrays = write(tmp_path, order)
+    arrays = write_authors(tmp_path, order)
     dense = read_authors(tmp_path)
     for split, triples in (("valid", VALID), ("test", TEST)):
         queries, rows = dense[split].header.queries, arrays[split, "triples"]
@@ -71,7 +41,7 @@ def test_directions_and_pairs_are_found_by_id_in_any_order(tmp_path, order):
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64, np.float32, np.float64])
 def test_ranks_are_taken_as_they_are_and_models_sorted(tmp_path, dtype):
-    arrays = write(tmp_path)
+    arrays = write_authors(tmp_path)
     for path in (tmp_path / "ranks" / "WN").iterdir():
         np.save(path, np.load(path).astype(dtype))
     packed = {split: pack_dense(dense) for split, dense in read_authors(tmp_path).items()}
@@ -89,7 +59,7 @@ def test_ranks_are_taken_as_they_are_and_models_sorted(tmp_path, dtype):
 
 @pytest.mark.parametrize("with_train", [False, True])
 def test_filter_drops_known_answers_and_ranks_anew(tmp_path, with_train):
-    arrays = write(tmp_path, "shuffled")
+    arrays = write_authors(tmp_path, "shuffled")
     if with_train:
         np.save(tmp_path / "dataset" / "WN" / "train_triples.npy", both_ways(TRAIN, "halves"))
     dense = read_authors(tmp_path, filtered=True, models=["rotate", "ConvE"])
@@ -114,7 +84,7 @@ def test_filter_drops_known_answers_and_ranks_anew(tmp_path, with_train):
 
 
 def test_given_relations_need_no_pairs(tmp_path):
-    write(tmp_path)
+    write_authors(tmp_path)
     for split, rows in (("valid", VALID[:2]), ("test", both_ways(TEST)[:5])):
         np.save(tmp_path / "dataset" / "WN" / f"{split}_triples.npy", np.array(rows))
         for model in ("rotate", "ConvE"):
@@ -137,14 +107,14 @@ def test_given_relations_need_no_pairs(tmp_path):
     ],
 )
 def test_rows_that_are_no_pairs_are_described(tmp_path, rows, message):
-    write(tmp_path)
+    write_authors(tmp_path)
     np.save(tmp_path / "dataset" / "WN" / "test_triples.npy", np.array(rows))
     with pytest.raises(RanksError, match=f"queries in test: {message}"):
         read_authors(tmp_path)
 
 
 def test_splits_must_agree_on_the_number_of_relations(tmp_path):
-    write(tmp_path)
+    write_authors(tmp_path)
     rows = both_ways(TEST)
     rows[rows[:, 1] >= R, 1] += 1
     np.save(tmp_path / "dataset" / "WN" / "test_triples.npy", rows)
@@ -153,7 +123,7 @@ def test_splits_must_agree_on_the_number_of_relations(tmp_path):
 
 
 def test_repeated_triples_pair_up_occurrence_by_occurrence(tmp_path):
-    write(tmp_path)
+    write_authors(tmp_path)
     rows = both_ways([(0, 0, 1), (0, 0, 1)], "halves")
     np.save(tmp_path / "dataset" / "WN" / "test_triples.npy", rows)
     for model in ("rotate", "ConvE"):
@@ -171,7 +141,7 @@ def dataset(relations="cab", entities="gfedcba") -> Dataset:
 
 
 def test_a_data_set_gives_labels_filter_and_classes_through_the_listed_order(tmp_path):
-    arrays = write(tmp_path)
+    arrays = write_authors(tmp_path)
     (tmp_path / "dataset" / "WN" / "relations.txt").write_text("c\na\nb\n")
     (tmp_path / "dataset" / "WN" / "entities.txt").write_text("\n".join("gfedcba"))
     data = dataset()
@@ -194,7 +164,7 @@ def test_a_data_set_gives_labels_filter_and_classes_through_the_listed_order(tmp
 
 
 def test_a_data_set_numbered_in_another_way_is_refused(tmp_path):
-    write(tmp_path)
+    write_authors(tmp_path)
     with pytest.raises(RanksError, match=r"valid_triples.npy: \(.*\) is not a triple of valid in letters"):
         read_authors(tmp_path, data=dataset())
     with pytest.raises(RanksError, match="have 4 relations, the data set or the list of relations has 3"):
@@ -310,9 +280,9 @@ def test_sampled_candidates_are_refused_where_they_do_not_fit(tmp_path):
 
 
 def test_the_data_set_may_be_left_out_where_there_is_one(tmp_path):
-    write(tmp_path, name="WN")
+    write_authors(tmp_path, name="WN")
     assert read_authors(tmp_path)["valid"].header.provenance.dataset == "WN"
-    write(tmp_path, name="FB")
+    write_authors(tmp_path, name="FB")
     with pytest.raises(RanksError, match="has the data sets FB, WN: choose one with --dataset"):
         read_authors(tmp_path)
     with pytest.raises(RanksError, match=r"has no data set 'wn'; did you mean 'WN'\?"):
@@ -359,7 +329,7 @@ def test_the_data_set_may_be_left_out_where_there_is_one(tmp_path):
     ],
 )
 def test_bad_folders_are_refused_with_the_file_at_fault(tmp_path, damage, error, message):
-    write(tmp_path)
+    write_authors(tmp_path)
     damage(tmp_path / "ranks" / "WN", tmp_path / "dataset" / "WN")
     with pytest.raises(error, match=message):
         read_authors(tmp_path)
@@ -374,13 +344,13 @@ def test_bad_folders_are_refused_with_the_file_at_fault(tmp_path, damage, error,
     ],
 )
 def test_chosen_models_must_exist_once(tmp_path, models, message):
-    write(tmp_path)
+    write_authors(tmp_path)
     with pytest.raises(RanksError, match=message):
         read_authors(tmp_path, models=models)
 
 
 def test_a_rank_file_with_other_rows_than_the_triples_is_refused(tmp_path):
-    write(tmp_path)
+    write_authors(tmp_path)
     np.save(tmp_path / "ranks" / "WN" / "rotate_test_ranks.npy", np.ones((5, E), dtype=int))
     with pytest.raises(RanksError, match=r"rotate_test_ranks.npy has rows for 5 queries, the query list of test has 6"):
         pack_dense(read_authors(tmp_path)["test"])

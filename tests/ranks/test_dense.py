@@ -16,7 +16,7 @@ from relens.ranks.packed import Provenance
 from relens.ranks.packing import pack_ranks, pack_scores, rerank
 from relens.ranks.store import assemble
 from tests import strategies
-from tests.ranks.test_store import assert_same
+from tests.packs import assert_same
 
 few = settings(max_examples=25, deadline=None)
 

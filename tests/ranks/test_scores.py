@@ -6,42 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relens.data.dataset import Dataset
 from relens.errors import DatasetError, RanksError
 from relens.ranks.dense import pack_dense
 from relens.ranks.packed import PackedRanks
 from relens.ranks.packing import fit_gap_scales
 from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
 from tests import oracles
-
-TRAIN = [("a", "likes", "b"), ("a", "likes", "c"), ("d", "owns", "a"), ("e", "owns", "f")]
-VALID = [("a", "likes", "d"), ("b", "owns", "c")]
-TEST = [("d", "likes", "a"), ("f", "owns", "a"), ("c", "likes", "e")]
-E = 6
-
-
-def dataset() -> Dataset:
-    return Dataset.from_labels("toy", train=TRAIN, valid=VALID, test=TEST)
-
-
-def asked(triples) -> list[tuple[str, str, str, str]]:
-    return [query for h, r, t in triples for query in ((h, r, "tail", t), (t, r, "head", h))]
-
-
-def write(folder: Path, order: str = "abcdef", dtype=np.float32, models=("x", "y")) -> dict:
-    """Write score files whose columns are the entities of ``order``; return the arrays."""
-    rng = np.random.default_rng(11)
-    arrays = {}
-    for split, triples in (("valid", VALID), ("test", TEST)):
-        rows = asked(triples)
-        (folder / f"{split}_queries.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
-        for model in models:
-            scores = np.round(rng.normal(size=(len(rows), E)), 1).astype(dtype)
-            np.save(folder / f"{model}_{split}_scores.npy", scores)
-            arrays[split, model] = scores
-    if order != "abcdef":
-        (folder / "entities.txt").write_text("\n".join(order) + "\n")
-    return arrays
+from tests.score_files import TEST, TRAIN, VALID, E, asked, dataset, write_scores
 
 
 def assert_packed(packed: PackedRanks, arrays: dict, split: str, order: str, filtered: bool) -> None:
@@ -68,7 +39,7 @@ def assert_packed(packed: PackedRanks, arrays: dict, split: str, order: str, fil
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("order", ["abcdef", "fbdace"])
 def test_scores_are_filtered_by_the_data_set_whatever_the_column_order(tmp_path, order, dtype):
-    arrays = write(tmp_path, order, dtype)
+    arrays = write_scores(tmp_path, order, dtype)
     data = dataset()
     dense = read_scores(tmp_path, options=ArrayOptions(data))
     for split in ("valid", "test"):
@@ -87,14 +58,14 @@ def data_split(split: str) -> list[tuple[str, str, str]]:
 
 
 def test_the_filter_can_be_left_out(tmp_path):
-    arrays = write(tmp_path)
+    arrays = write_scores(tmp_path)
     dense = read_scores(tmp_path, options=ArrayOptions(dataset(), filtered=False))
     assert_packed(pack_dense(dense["test"]), arrays, "test", "abcdef", filtered=False)
     assert dense["test"].header.provenance.filter_splits == ()
 
 
 def test_gap_scales_are_fitted_on_valid_and_used_for_test(tmp_path):
-    arrays = write(tmp_path)
+    arrays = write_scores(tmp_path)
     dense = read_scores(tmp_path, options=ArrayOptions(dataset()))
     valid, test = dense["valid"], dense["test"]
     scores = [arrays["valid", model] for model in ("x", "y")]
@@ -106,7 +77,7 @@ def test_gap_scales_are_fitted_on_valid_and_used_for_test(tmp_path):
 
 
 def test_without_a_data_set_columns_are_ids_and_relations_come_from_both_splits(tmp_path):
-    arrays = write(tmp_path)
+    arrays = write_scores(tmp_path)
     for split in ("valid", "test"):
         rows = [
             "\t".join((str("abcdef".index(a)), r, d, str("abcdef".index(t)))) for a, r, d, t in asked(data_split(split))
@@ -122,7 +93,7 @@ def test_without_a_data_set_columns_are_ids_and_relations_come_from_both_splits(
 
 
 def test_listed_labels_stand_in_for_a_data_set(tmp_path):
-    arrays = write(tmp_path, "fbdace")
+    arrays = write_scores(tmp_path, "fbdace")
     (tmp_path / "relations.txt").write_text("owns\nlikes\nhates\n")
     packed = pack_dense(read_scores(tmp_path)["test"])
     assert packed.relations == ("owns", "likes", "hates")
@@ -130,7 +101,7 @@ def test_listed_labels_stand_in_for_a_data_set(tmp_path):
 
 
 def test_query_ids_as_arrays(tmp_path):
-    arrays = write(tmp_path, "fbdace")
+    arrays = write_scores(tmp_path, "fbdace")
     (tmp_path / "relations.txt").write_text("owns\nlikes\n")
     for split in ("valid", "test"):
         (tmp_path / f"{split}_queries.tsv").unlink()
@@ -146,7 +117,7 @@ def test_query_ids_as_arrays(tmp_path):
 
 
 def test_relations_without_labels_are_counted_over_both_splits_or_given(tmp_path):
-    write(tmp_path)
+    write_scores(tmp_path)
     for split, largest in (("valid", 1), ("test", 4)):
         (tmp_path / f"{split}_queries.tsv").unlink()
         n = 2 * len(data_split(split))
@@ -185,14 +156,14 @@ def test_relations_without_labels_are_counted_over_both_splits_or_given(tmp_path
     ],
 )
 def test_bad_folders_are_refused_with_the_place_at_fault(tmp_path, damage, message):
-    write(tmp_path)
+    write_scores(tmp_path)
     damage(tmp_path)
     with pytest.raises((RanksError, DatasetError), match=message):
         pack_dense(read_scores(tmp_path, options=ArrayOptions(dataset()))["test"])
 
 
 def test_query_files_of_two_kinds_are_refused(tmp_path):
-    write(tmp_path)
+    write_scores(tmp_path)
     (tmp_path / "test_queries.tsv").unlink()
     np.save(tmp_path / "test_queries.npy", np.zeros((6, 4), dtype=int))
     with pytest.raises(RanksError, match="has query files of labels and of ids"):
@@ -208,14 +179,14 @@ def test_query_files_of_two_kinds_are_refused(tmp_path):
     ],
 )
 def test_bad_query_ids_are_refused(tmp_path, array, message):
-    write(tmp_path)
+    write_scores(tmp_path)
     np.save(tmp_path / "q.npy", array)
     with pytest.raises(RanksError, match=message):
         read_arrays("scores", {"x": tmp_path / "x_valid_scores.npy"}, tmp_path / "q.npy", "valid")
 
 
 def test_the_filter_needs_a_data_set(tmp_path):
-    write(tmp_path, "fbdace")
+    write_scores(tmp_path, "fbdace")
     with pytest.raises(RanksError, match="known answers are those of a data set: name it with --data"):
         read_scores(tmp_path, options=ArrayOptions(filtered=True))
 
@@ -225,7 +196,7 @@ def arrays_of(folder: Path, split: str, kind: str = "scores") -> dict[str, Path]
 
 
 def test_arrays_named_one_by_one_keep_their_order_and_fit_the_other_split(tmp_path):
-    arrays = write(tmp_path)
+    arrays = write_scores(tmp_path)
     options = ArrayOptions(dataset())
     dense = read_arrays(
         "scores", arrays_of(tmp_path, "valid"), tmp_path / "valid_queries.tsv", "valid", options=options
@@ -245,7 +216,7 @@ def test_arrays_named_one_by_one_keep_their_order_and_fit_the_other_split(tmp_pa
 
 
 def test_arrays_of_ranks_have_no_gaps_and_take_the_relations_of_the_other_split(tmp_path):
-    write(tmp_path, "fbdace")
+    write_scores(tmp_path, "fbdace")
     for split in ("valid", "test"):
         for model in ("x", "y"):
             scores = np.load(tmp_path / f"{model}_{split}_scores.npy")
@@ -260,5 +231,5 @@ def test_arrays_of_ranks_have_no_gaps_and_take_the_relations_of_the_other_split(
     with pytest.raises(RanksError, match="ranks have no score gaps"):
         read_arrays("ranks", test_files, queries, "valid", options=ArrayOptions(gaps=True))
     other = replace(valid, relations=("likes",))
-    with pytest.raises(RanksError, match="query 1: unknown relation 'owns'"):
+    with pytest.raises(RanksError, match="query 2: unknown relation 'owns'"):
         read_arrays("ranks", test_files, tmp_path / "test_queries.tsv", "test", other=other)

@@ -1,0 +1,103 @@
+"""Shapes: simulated rank sets with the sizes, the contested share and the MRRs of well-known data sets.
+
+The numbers of queries, groups and candidates are the real ones (``relation_sizes.json`` has the validation triples of
+each relation). What the simulated models look like was tuned until the contested candidates per query and the gains of
+the ensembles came close to those of real models; ``real`` holds what was aimed at.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.groups import Grouping
+from relens.ensemble.crossval import split_by_group
+from relens.ranks.packed import PackedRanks
+from relens.ranks.simulate import Simulation
+from relens.ranks.store import load, save
+
+SPLIT = "valid"
+DEFAULT_CACHE = Path(__file__).resolve().parent.parent / "out" / "benchmarks"
+MODELS = tuple(f"model {letter}" for letter in "abcdef")
+SIZES = json.loads(Path(__file__).with_name("relation_sizes.json").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A named simulation, and what real models show on the data set it imitates."""
+
+    name: str
+    simulation: Simulation
+    real: dict[str, float] = field(default_factory=dict)
+
+    def with_seed(self, seed: int) -> "Shape":
+        """Return the same shape, drawn anew."""
+        return replace(self, simulation=replace(self.simulation, seed=seed))
+
+    def packed(self, cache: Path, jobs: int) -> PackedRanks:
+        """Return the packed ranks, memory-mapped from the cache; simulate them first where it has none."""
+        parameters = json.dumps(asdict(self.simulation), sort_keys=True)
+        path = cache / f"{self.name}-{sha256(parameters.encode()).hexdigest()[:12]}"
+        if not path.is_dir():
+            cache.mkdir(parents=True, exist_ok=True)
+            save(self.simulation.packed(SPLIT, gaps=False, jobs=jobs), path)
+        return load(path)
+
+
+SHAPES = {
+    shape.name: shape
+    for shape in (
+        Shape(
+            "fb15k-237",
+            Simulation(
+                MODELS, tuple(SIZES["fb15k-237"]), 14_541, level=(3.2, 1.25), skill=0.07, noise=0.14, agreement=0.97,
+                handicap=(0.0, 0.02, 0.04, 0.06, 0.08, 0.10),
+            ),
+            {"share": 0.021, "median": 17, "mean": 299, "best_single_mrr": 0.355, "simple_mrr": 0.361, "dsc_mrr": 0.382},
+        ),
+        # Two models are under-trained: they know some answers well and have never heard of others.
+        Shape(
+            "wn18rr",
+            Simulation(
+                MODELS, tuple(SIZES["wn18rr"]), 40_943, level=(3.9, 4.6), skill=0.1, agreement=0.8,
+                noise=(0.4, 0.4, 0.4, 0.4, 2.4, 3.0), handicap=(0.0, 0.1, 0.2, 0.3, 0.6, 0.6),
+            ),
+            {"share": 0.25, "median": 381, "mean": 10_249, "simple_mrr": 0.482, "dsc_mrr": 0.493},
+        ),
+        Shape("tiny", Simulation(MODELS[:3], (48, 24, 12, 6, 3, 1, 0), 300, level=(2.2, 1.0), skill=0.1, noise=0.15)),
+    )
+}  # fmt: skip
+
+
+def groups_of(packed: PackedRanks) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+    """Return the (relation, direction) groups that have queries, and the positions of each one's queries."""
+    group = Grouping.by_relation_and_direction(packed.relations).of(packed.queries)
+    return split_by_group(group, np.arange(packed.n_queries))
+
+
+def statistics(packed: PackedRanks) -> dict[str, Any]:
+    """Return the counts and the contested candidates of a pack, and its size against dense ranks."""
+    counts = np.diff(packed.offsets)
+    arrays = (packed.n_candidates, packed.answer, packed.always_ahead, packed.offsets, packed.contested)
+    # Ranks 1..C without halves: 16 bits hold those of every shape here.
+    dense_bytes = 2 * packed.n_models * int(packed.n_candidates.sum())
+    packed_bytes = sum(array.nbytes for array in arrays) + packed.queries.columns().nbytes
+    return {
+        "models": packed.n_models,
+        "queries": packed.n_queries,
+        "groups": 2 * len(packed.relations),
+        "groups_with_queries": len(groups_of(packed)[0]),
+        "candidates": int(packed.n_candidates.max()),
+        "contested": packed.n_contested,
+        "contested_share": packed.n_contested / int(packed.n_candidates.sum()),
+        "contested_median": float(np.median(counts)),
+        "contested_mean": float(counts.mean()),
+        "rank_bits": 8 * packed.contested.itemsize,
+        "packed_bytes": packed_bytes,
+        "dense_uint16_bytes": dense_bytes,
+        "packed_over_dense": packed_bytes / dense_bytes,
+    }

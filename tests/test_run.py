@@ -1,0 +1,121 @@
+"""Runs: directories that appear whole and say what they are."""
+
+import json
+
+import pytest
+
+from relens.errors import InputError, RanksError, WeightsError
+from relens.ranks.store import save
+from relens.run import Run
+from tests.packs import assert_same, scored
+
+
+def test_a_created_run_is_opened_again(tmp_path):
+    Run.create(tmp_path / "r", "toy")
+    run = Run.open(tmp_path / "r")
+    assert (run.name, run.dataset, run.path) == ("r", "toy", tmp_path / "r")
+    assert json.loads((tmp_path / "r" / "run.json").read_text()) == {
+        "format": 1, "kind": "relens run", "name": "r", "dataset": "toy",
+    }  # fmt: skip
+
+
+def test_ranks_weights_and_evaluations_have_their_places(tmp_path):
+    run = Run.create(tmp_path, "toy", name="first")
+    assert not run.has_ranks("valid")
+    save(scored(), run.ranks_path("valid"))
+    assert run.has_ranks("valid")
+    assert_same(run.ranks("valid"), scored())
+    assert run.weights_names() == []
+    for name in ("dsc", "Mean+2"):
+        run.weights_path(name).parent.mkdir(exist_ok=True)
+        run.weights_path(name).write_text("{}")
+    (tmp_path / "weights" / ".hidden.json").write_text("{}")
+    assert run.weights_names() == ["Mean+2", "dsc"]
+    assert run.evaluation_path("dsc", "test") == tmp_path / "evaluations" / "dsc-test.json"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "ä", "x" * 101, "a b"])
+def test_unsafe_names_are_refused(tmp_path, name):
+    run = Run.create(tmp_path, "toy")
+    with pytest.raises(WeightsError, match="cannot name weights or an evaluation: expected 1 to 100 letters"):
+        run.weights_path(name)
+    with pytest.raises(WeightsError, match="cannot name weights"):
+        run.evaluation_path(name, "test")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is not a run: it has no run.json. Make one with `relens ranks import"),
+        ("{", "is not readable JSON"),
+        ('{"kind": "relens packed ranks"}', "is not a run: its run.json does not describe one"),
+        ('{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}', "has format version 7, this relens reads"),
+    ],
+)
+def test_other_directories_are_not_runs(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        Run.open(tmp_path)
+
+
+def test_errors_name_what_is_missing(tmp_path):
+    with pytest.raises(InputError, match="nowhere is not a run: it does not exist"):
+        Run.open(tmp_path / "nowhere")
+    run = Run.create(tmp_path / "r", "toy")
+    with pytest.raises(RanksError, match=r"has no ranks of test \(present: none\)"):
+        run.ranks("test")
+    with pytest.raises(InputError, match=r"unknown split 'tset'; did you mean 'test'\?"):
+        run.ranks("tset")
+    with pytest.raises(InputError, match="r is a run already"):
+        Run.create(tmp_path / "r", "toy")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    with pytest.raises(InputError, match="full exists and is not a run: choose another directory"):
+        Run.create(tmp_path / "full", "toy")
+
+
+def receive_then_fail(path, failure, split=None) -> None:
+    with Run.receive_ranks(path, "toy", split, force=True) as stores:
+        save(scored(1), stores / "valid")
+        raise failure
+
+
+def test_received_ranks_appear_with_their_run(tmp_path):
+    with Run.receive_ranks(tmp_path / "r", "toy") as stores:
+        save(scored(0), stores / "valid")
+        save(scored(1), stores / "test")
+        assert not (tmp_path / "r").exists()
+    run = Run.open(tmp_path / "r")
+    assert run.dataset == "toy"
+    assert_same(run.ranks("test"), scored(1))
+    with (
+        pytest.raises(RanksError, match="r already has ranks of valid and test: give --force"),
+        Run.receive_ranks(run.path, "x"),
+    ):
+        pass
+    with Run.receive_ranks(run.path, "other", force=True) as stores:
+        save(scored(2), stores / "valid")
+    assert Run.open(run.path).dataset == "other"
+    assert not run.has_ranks("test")
+
+
+def test_one_split_is_received_beside_the_other(tmp_path):
+    for seed, split in enumerate(("valid", "test")):
+        with Run.receive_ranks(tmp_path / "r", "toy", split) as stores:
+            save(scored(seed), stores / split)
+    run = Run.open(tmp_path / "r")
+    assert_same(run.ranks("valid"), scored(0))
+    assert_same(run.ranks("test"), scored(1))
+
+
+def test_an_interrupted_import_leaves_no_run_and_no_other_ranks(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        receive_then_fail(tmp_path / "r", KeyboardInterrupt())
+    assert not list(tmp_path.iterdir())
+    run = Run.create(tmp_path / "r", "toy")
+    save(scored(0), run.ranks_path("valid"))
+    with pytest.raises(KeyboardInterrupt):
+        receive_then_fail(tmp_path / "r", KeyboardInterrupt())
+    assert_same(run.ranks("valid"), scored(0))
+    assert sorted(path.name for path in run.path.iterdir()) == ["ranks", "run.json"]
