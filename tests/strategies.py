@@ -24,7 +24,7 @@ class Block:
 
 
 @st.composite
-def blocks(draw: st.DrawFn, elements: st.SearchStrategy[Any] | None, dtypes: tuple[type, ...]) -> Block:
+def blocks(draw: st.DrawFn, elements: st.SearchStrategy[Any] | None, dtypes: tuple[str, ...]) -> Block:
     """Draw 1-4 models, 1-5 queries and 1-8 candidates; without ``elements`` the values are ranks 1..candidates."""
     n_models, n_queries, n_columns = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(1, 8))
     if elements is None:
@@ -41,13 +41,13 @@ def blocks(draw: st.DrawFn, elements: st.SearchStrategy[Any] | None, dtypes: tup
 
 def rank_blocks() -> st.SearchStrategy[Block]:
     """Draw ranks as other programs write them: whole numbers of several types, with repeats."""
-    return blocks(None, (np.uint16, np.int32, np.int64, np.float32))
+    return blocks(None, ("u2", ">i4", "i8", "f2", "f4"))
 
 
 def score_blocks() -> st.SearchStrategy[Block]:
     """Draw scores from a handful of values, so that most candidates tie."""
     few = st.sampled_from([-2.0, -0.5, -0.0, 0.0, 0.25, 1.0, 1.0009765625])
-    return blocks(few, (np.float16, np.float32, np.float64))
+    return blocks(few, ("f2", "f4", ">f8"))
 
 
 def weights(n_models: int) -> st.SearchStrategy[list[int]]:

@@ -34,7 +34,8 @@ class Comparison:
 
     Attributes:
         best_single: the model with the best validation MRR, against which every other is tested.
-        evaluations: those of the models, then those of the methods, in the order asked for.
+        evaluations: those of the models, then those of the methods, in the order asked for; a method that is called
+            like one of the models says that it is the ensemble.
         weights: the fitted weights of each method, by the name of its evaluation.
         spread: how much the models differ relation by relation, see ``relation_spread``.
         notes: methods that could not be run, in words.
@@ -82,12 +83,13 @@ def compare(
     weights: dict[str, EnsembleWeights] = {}
     notes: list[str] = []
     for spec, asked in wanted.items():
+        name = f"{spec} (ensemble)" if spec in single else spec
         try:
-            weights[spec] = fit(valid, asked, jobs=jobs, progress=progress)
+            weights[name] = fit(valid, asked, jobs=jobs, progress=progress)
         except MissingExtraError as error:
             notes.append(f"{spec} left out: {error}")
             continue
-        evaluations.append(evaluate(test, weights[spec], name=spec, reference=best, seed=settings.seed, jobs=jobs))
+        evaluations.append(evaluate(test, weights[name], name=name, reference=best, seed=settings.seed, jobs=jobs))
     return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes))
 
 

@@ -29,6 +29,11 @@ class MissingExtraError(RelensError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional dependency: pip install 'relens[{extra}]'")
+        self.feature, self.extra = feature, extra
+
+    def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:
+        """Cross from a worker process to the one that asked."""
+        return type(self), (self.feature, self.extra)
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:

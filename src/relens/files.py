@@ -11,15 +11,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.format import MAGIC_PREFIX
 
 from relens.errors import InputError, RelensError
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    """Yield a path to write aside; on success it replaces ``path``, on any failure ``path`` stays as it was.
+
+    A device or a pipe (``/dev/stdout``) is written to and never replaced; of a link, the file it leads to is replaced.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with disk_errors(path):
+            yield path
+        return
+    target = path.resolve() if path.is_symlink() else path
+    with disk_errors(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     os.close(handle)
     aside = Path(name)
     try:
@@ -27,7 +37,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             yield aside
             _flush_to_disk(aside)
             os.chmod(aside, 0o666 & ~_umask())
-            os.replace(aside, path)
+            os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -35,8 +45,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
         with disk_errors(path):
             yield aside
@@ -47,11 +58,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
             # comes back if the new one cannot take its place.
             if path.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-                os.replace(path, old / "was")
                 try:
+                    os.replace(path, old / "was")
                     os.replace(aside, path)
                 except BaseException:
-                    os.replace(old / "was", path)
+                    if not path.exists():
+                        os.replace(old / "was", path)
                     raise
                 finally:
                     shutil.rmtree(old, ignore_errors=True)
@@ -91,7 +103,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{what} {path} does not exist") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{what} {path} is not readable JSON: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{what} {path} holds {type(value).__name__}, expected a JSON object")
@@ -101,6 +115,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 def open_npy(path: Path) -> npt.NDArray[Any]:
     """Memory-map a ``.npy`` file read-only; pickled, truncated and missing files are refused by name."""
     try:
+        with path.open("rb") as file:
+            if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+                raise ValueError("it does not begin like one")
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist") from error

@@ -49,7 +49,7 @@ class Run:
         """Open an existing run."""
         path = Path(path)
         if not (path / RECORD).is_file():
-            found = "has no run.json" if path.is_dir() else "does not exist"
+            found = "has no run.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
             raise InputError(f"{path} is not a run: it {found}. {_MAKERS}")
         record = read_json(path / RECORD, "run record")
         if record.get("kind") != KIND or not {"name", "dataset"} <= record.keys():

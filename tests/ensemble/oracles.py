@@ -1,14 +1,14 @@
 """What the ensemble must agree with: obvious loops over Python integers and fractions, over all candidates."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 from relens.ensemble.inputs import cost_table
 from relens.ensemble.pairs import Pairs
-from tests.ensemble.packs import Case
+from tests.ensemble.cases import Case
 from tests.oracles import tie_rules
 
 Number = int | Fraction
@@ -90,11 +90,9 @@ class Line:
     @property
     def widest_best(self) -> float:
         """The width of the widest interval that has it."""
-        return max(
-            float(self.cuts[i + 1]) - float(self.cuts[i])
-            for i in range(len(self.inside))
-            if self.inside[i] == self.best_inside
-        )
+        best = self.best_inside
+        widths = [float(right) - float(left) for left, right in pairwise(self.cuts)]
+        return max(width for width, value in zip(widths, self.inside, strict=True) if value == best)
 
     def _is_wide(self, i: int) -> bool:
         return float(self.cuts[i]) < float(self.cuts[i + 1])
@@ -125,5 +123,14 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
         breakpoints=found,
         at_breakpoints=[value(share) for share in found],
         cuts=cuts,
-        inside=[value((left + right) / 2) for left, right in itertools.pairwise(cuts)],
+        inside=[value((left + right) / 2) for left, right in pairwise(cuts)],
     )
+
+
+def shrunk(own: Sequence[int], common: Sequence[int], n: int, kappa: float, scales: Sequence[float]) -> list[float]:
+    """Return the shrunk weights, normalised to sum 1 on standardised inputs, and back on the raw ones."""
+    mine = [w * s for w, s in zip(own, scales, strict=True)]
+    all_ = [w * s for w, s in zip(common, scales, strict=True)]
+    mine, all_ = [w / sum(mine) for w in mine], [w / sum(all_) for w in all_]
+    mixed = [(n * a + kappa * b) / (n + kappa) for a, b in zip(mine, all_, strict=True)]
+    return [w / s for w, s in zip(mixed, scales, strict=True)]

@@ -19,7 +19,7 @@ from relens.ensemble.inputs import (
 )
 from relens.errors import InputError, RanksError
 from relens.ranks.packing import MAX_GAP
-from tests.ensemble.packs import random_case, without_gaps
+from tests.ensemble.cases import random_case, without_gaps
 
 TABLES = ("rank", "log", "sqrt", "rrf")
 FUNCTIONS = {

@@ -13,7 +13,7 @@ from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ranks.metrics import hits, mrr
 from tests import strategies
 from tests.ensemble import oracles
-from tests.ensemble.packs import NAMES, cases, pack, random_case, rank_cases
+from tests.ensemble.cases import NAMES, cases, pack, random_case, rank_cases
 from tests.oracles import mean_rank, tie_rules
 
 pytestmark = pytest.mark.kernels
@@ -71,6 +71,26 @@ def test_more_candidates_than_a_block_holds():
     case = pack(values, [5, 7], scores=False)
     assert np.diff(case.packed.offsets).max() > objective.BLOCK
     assert_ranks_equal_the_oracles(case, [2, 3], "rank")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_number_of_models_may_have_a_weight(name):
+    case = random_case(2, n_models=8, n_queries=4, n_candidates=7)
+    for n in range(1, 9):
+        assert_ranks_equal_the_oracles(case, [3] * n + [0] * (8 - n), name)
+        assert_ranks_equal_the_oracles(case, [0] * (8 - n) + [1 + i for i in range(n)], name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_that_trust_many_and_few_models_do_not_disturb_each_other(name):
+    """Queries follow each other in one pass, whatever number of models their groups trust."""
+    case = random_case(3, n_models=14, n_queries=12, n_candidates=9)
+    rng = np.random.default_rng(0)
+    table = np.array([rng.integers(1, 9, 14) * (rng.permutation(14) < n) for n in (14, 1, 13, 7, 6, 2, 12)])
+    group = np.arange(12) % 7
+    found = answer_ranks(case.packed, table, group.astype(np.int32), name=name)
+    expected = [oracles.ahead_and_tied(case, q, table[group[q]].tolist(), name) for q in range(12)]
+    assert list(zip(found.ahead.tolist(), found.tied.tolist(), strict=True)) == expected
 
 
 @few

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.ensemble.pairs import Pairs
+from relens.ensemble.pairs import FINE, WIDE, Pairs, View, Views
 from tests import strategies
 from tests.ensemble import oracles
-from tests.ensemble.packs import NAMES, cases, pack, random_case
+from tests.ensemble.cases import NAMES, cases, pack, random_case
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=40, deadline=None)
@@ -42,13 +42,13 @@ def pairs_of(pairs, at):
 @few
 @given(st.data(), st.sampled_from(NAMES))
 def test_lossless_pairs_are_everything(data, name):
-    case = data.draw(cases())
-    packed = case.packed
+    packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=6)), dtype=np.int64)
-    pairs = Pairs.lossless(packed, queries, name)
-    assert not pairs.reduced
-    assert (pairs.n_models, pairs.n_queries, pairs.n_pairs) == (packed.n_models, len(queries), pairs.advantage.shape[1])
+    view = View.lossless(packed)
+    pairs = Pairs.gather(packed, view, queries, name)
     assert pairs.advantage.dtype == np.int32
+    assert pairs.advantage.shape == (packed.n_models, pairs.n_pairs)
+    assert (pairs.n_queries, pairs.n_pairs) == (len(queries), view.n_pairs(queries))
     assert pairs.multiplicity.tolist() == [1] * pairs.n_pairs
     assert pairs.floor.tolist() == [2 * (1 + int(packed.always_ahead[q])) for q in queries]
     for at, q in enumerate(queries):
@@ -60,24 +60,24 @@ def test_lossless_pairs_are_everything(data, name):
 def test_lossless_pairs_value_weights_like_the_dense_oracle(data, name):
     case = data.draw(cases())
     weights = data.draw(strategies.weights(case.packed.n_models))
-    pairs = Pairs.lossless(case.packed, case.everything, name)
+    pairs = Pairs.gather(case.packed, View.lossless(case.packed), case.everything, name)
     assert oracles.value_of_pairs(pairs, weights) == oracles.reciprocal_sum(case, case.everything, weights, name)
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.data(), st.sampled_from(NAMES), st.integers(1, 4), st.integers(1, 3))
-def test_reduced_pairs_keep_the_best_and_a_sample_that_stands_for_the_rest(data, name, keep, sample):
-    case = data.draw(cases())
-    packed = case.packed
+@given(st.data(), st.sampled_from(NAMES), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+def test_thinned_pairs_keep_the_best_and_a_sample_that_stands_for_the_rest(data, name, keep, sample, jobs):
+    packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=5)), dtype=np.int64)
-    pairs = Pairs.reduce(packed, queries, name, keep=keep, sample=sample)
-    counts = [int(packed.offsets[q + 1] - packed.offsets[q]) for q in queries]
-    assert pairs.reduced == any(count > keep + sample for count in counts)
-    for at, (q, count) in enumerate(zip(queries, counts, strict=True)):
+    view = View.thinned(packed, keep=keep, sample=sample, jobs=jobs)
+    pairs = Pairs.gather(packed, view, queries, name)
+    assert pairs.n_pairs == view.n_pairs(queries)
+    for at, q in enumerate(queries):
         found, multiplicity = pairs_of(pairs, at)
+        everything = advantages(packed, q, name)
+        count = len(everything)
         assert len(found) <= keep + sample
         assert sum(multiplicity) == count
-        everything = advantages(packed, q, name)
         if count <= keep + sample:
             assert (found, multiplicity) == (everything, [1] * count)
             continue
@@ -96,38 +96,60 @@ def test_thinned_and_whole_queries_side_by_side():
     values = [rng.integers(0, 30, (6, 40)) / 1.0 for _ in range(3)]
     for model in values:
         model[[1, 4], 4:] = -1.0  # few candidates of these queries are contested
-    case = pack(values, [0] * 6)
+    packed = pack(values, [0] * 6).packed
     queries = np.array([4, 0, 1, 5, 0])
+    view = View.thinned(packed, keep=3, sample=2)
     for name in NAMES:
-        pairs = Pairs.reduce(case.packed, queries, name, keep=3, sample=2)
-        assert np.diff(pairs.offsets).tolist() == [min(5, len(advantages(case.packed, q, name))) for q in queries]
+        pairs = Pairs.gather(packed, view, queries, name)
+        assert np.diff(pairs.offsets).tolist() == [min(5, len(advantages(packed, q, name))) for q in queries]
         for at, q in enumerate(queries):
-            whole = advantages(case.packed, q, name)
+            whole = advantages(packed, q, name)
             found, multiplicity = pairs_of(pairs, at)
             assert set(found) <= set(whole)
             assert sum(multiplicity) == len(whole)
         assert pairs_of(pairs, 1) == pairs_of(pairs, 4)
 
 
+@pytest.mark.parametrize("jobs", [2, 3, 16])
+def test_the_number_of_threads_changes_no_view(jobs):
+    values = [np.random.default_rng(i).integers(0, 9, (9, 20)) / 1.0 for i in range(3)]
+    for model in values:
+        model[[0, 1, 4, 8], 1:] = -1.0  # nothing contested at either end
+    packed = pack(values, [0] * 9).packed
+    assert np.diff(packed.offsets)[[0, 1, 4, 8]].tolist() == [0] * 4
+    one, many = (View.thinned(packed, keep=2, sample=2, jobs=j) for j in (1, jobs))
+    for field in ("offsets", "rows", "multiplicity"):
+        assert np.array_equal(getattr(one, field), getattr(many, field))
+
+
 def test_no_contested_candidates_and_no_queries():
     packed = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0]).packed
     for name in NAMES:
-        for pairs in (
-            Pairs.lossless(packed, np.arange(2), name),
-            Pairs.reduce(packed, np.arange(2), name, keep=1, sample=1),
-        ):
-            assert (pairs.n_pairs, pairs.reduced, pairs.floor.tolist()) == (0, False, [2, 6])
-    none = Pairs.lossless(packed, np.array([], dtype=np.int64), "rank")
-    assert (none.n_queries, none.n_pairs, none.offsets.tolist()) == (0, 0, [0])
+        for view in (View.lossless(packed), View.thinned(packed, keep=1, sample=1, jobs=2)):
+            pairs = Pairs.gather(packed, view, np.arange(2), name)
+            assert (pairs.n_pairs, pairs.floor.tolist()) == (0, [2, 6])
+            none = Pairs.gather(packed, view, np.array([], dtype=np.int64), name)
+            assert (none.n_queries, none.n_pairs, none.offsets.tolist()) == (0, 0, [0])
 
 
 def test_wide_ranks_are_thinned_like_narrow_ones():
-    case = random_case(5, n_queries=4, n_candidates=30, levels=None)
-    narrow = Pairs.reduce(case.packed, np.arange(4), "log", keep=2, sample=2)
-    wide_pack = replace(
-        case.packed, answer=case.packed.answer.astype(np.uint32), contested=case.packed.contested.astype(np.uint32)
-    )
-    wide = Pairs.reduce(wide_pack, np.arange(4), "log", keep=2, sample=2)
-    assert narrow.reduced
-    assert np.array_equal(narrow.advantage, wide.advantage)
+    packed = random_case(5, n_queries=4, n_candidates=30, levels=None).packed
+    wider = replace(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
+    narrow, wide = (View.thinned(p, keep=2, sample=2) for p in (packed, wider))
+    assert len(narrow.rows) < packed.n_contested
+    assert np.array_equal(narrow.rows, wide.rows)
     assert np.array_equal(narrow.multiplicity, wide.multiplicity)
+    narrow_pairs, wide_pairs = (Pairs.gather(p, v, np.arange(4), "log") for p, v in ((packed, narrow), (wider, wide)))
+    assert np.array_equal(narrow_pairs.advantage, wide_pairs.advantage)
+
+
+def test_views_are_made_once_and_get_finer():
+    packed = random_case(6, n_queries=3, n_candidates=400, levels=None).packed
+    views = Views(packed)
+    assert views.wide is views.wide
+    assert views.fine is views.fine
+    queries = np.arange(3)
+    assert views.lossless.n_pairs(queries) == packed.n_contested > views.fine.n_pairs(queries)
+    assert WIDE.keep < views.wide.n_pairs(np.array([1])) <= sum(WIDE)
+    assert FINE.keep < views.fine.n_pairs(np.array([1])) <= sum(FINE)
+    assert views.wide.multiplicity.sum() == views.fine.multiplicity.sum() == packed.n_contested

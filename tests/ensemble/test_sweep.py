@@ -22,7 +22,7 @@ from relens.ensemble.sweep import (
 )
 from tests import strategies
 from tests.ensemble import oracles
-from tests.ensemble.packs import HUGE, SMALL, problem, problems
+from tests.ensemble.cases import HUGE, SMALL, problem, problems
 
 pytestmark = [
     pytest.mark.kernels,
@@ -68,8 +68,10 @@ def walk_line(pairs: Pairs, weights, model, n_buckets, best):
 def lines(draw, elements=SMALL):
     """Draw pairs, weights and a model whose line is not a point."""
     pairs = draw(problems(elements, min_models=2))
-    model = draw(st.integers(0, pairs.n_models - 1))
-    weights = draw(strategies.weights(pairs.n_models).filter(lambda w: any(v for i, v in enumerate(w) if i != model)))
+    model = draw(st.integers(0, len(pairs.advantage) - 1))
+    weights = draw(
+        strategies.weights(len(pairs.advantage)).filter(lambda w: any(v for i, v in enumerate(w) if i != model))
+    )
     return pairs, weights, model
 
 
@@ -85,7 +87,7 @@ def ascend_pairs(pairs: Pairs, start, least_gain=1e-9, max_rounds=50):
 @given(st.data(), st.sampled_from([SMALL, HUGE]))
 def test_totals_and_ranks_are_exact(data, elements):
     pairs = data.draw(problems(elements))
-    weights = data.draw(strategies.weights(pairs.n_models))
+    weights = data.draw(strategies.weights(len(pairs.advantage)))
     total = np.full(pairs.n_pairs, np.nan)
     total_advantage(pairs.advantage, np.array(weights, dtype=np.int64), total)
     expected = [sum(w * int(a) for w, a in zip(weights, column, strict=True)) for column in pairs.advantage.T.tolist()]
@@ -203,24 +205,22 @@ def test_the_threshold_hides_nothing_that_reaches_it(data, n_buckets):
         assert (best, left, right) == (threshold, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("n_buckets", [1, 2, 5, 64])
-@pytest.mark.parametrize("offset", [-1.0, -1e-3, 0.0, 1e-3])
-def test_long_lines_with_and_without_pruning(n_buckets, offset):
+@pytest.mark.parametrize("model", range(3))
+def test_long_lines_with_and_without_pruning(model):
     rng = np.random.default_rng(11)
-    pairs = problem(
-        rng.integers(-40, 41, (3, 200)), [50, 0, 100, 50], [2, 4, 2, 8], np.where(rng.random(200) < 0.2, 7, 1)
-    )
+    repeated = np.where(rng.random(120) < 0.2, 7, 1)
+    pairs = problem(rng.integers(-40, 41, (3, 120)), [30, 0, 60, 30], [2, 4, 2, 8], repeated)
     weights = [3, 2, 4]
-    for model in range(3):
-        line = oracles.along(pairs, weights, model)
-        threshold = float(line.best_inside) + offset
-        _, best, left, right = walk_line(pairs, weights, model, n_buckets, threshold)
-        if offset > 0:
-            assert (best, left, right) == (threshold, 0.0, 0.0)
-        else:
-            assert best == pytest.approx(float(line.best_inside), rel=1e-12)
-            assert right - left == pytest.approx(line.widest_best, rel=1e-9)
+    line = oracles.along(pairs, weights, model)
+    highest, widest = float(line.best_inside), line.widest_best
+    for n_buckets in (1, 2, 5, 64):
+        for offset in (-1.0, -1e-3, 0.0):
+            _, best, left, right = walk_line(pairs, weights, model, n_buckets, highest + offset)
+            assert best == pytest.approx(highest, rel=1e-12)
+            assert right - left == pytest.approx(widest, rel=1e-9)
             assert_interval_has(pairs, weights, model, left, right, best)
+        _, best, left, right = walk_line(pairs, weights, model, n_buckets, highest + 1e-3)
+        assert (best, left, right) == (highest + 1e-3, 0.0, 0.0)
 
 
 def test_equal_breakpoints_are_passed_at_once():
@@ -251,12 +251,11 @@ def test_pairs_level_at_both_ends_count_half_all_along():
 
 
 def test_the_end_without_the_model_may_beat_every_interval():
-    """With model 1 alone both candidates tie with the answer; any share of model 0 puts one ahead, or two."""
-    pairs = problem([[4, 1, 1, 1, -9], [0, 0, 0, 0, 1]], [5], [2], [1, 1, 1, 1, 4])
+    """Model 1 alone has the answer level with two candidates; any share of model 0 puts one or both ahead."""
+    pairs = problem([[4, 1], [0, 0]], [2], [2], [1, 3])
+    assert walk_line(pairs, [1, 1], 0, 2, 0.0) == (2 / 6, 2 / 10, 0.0, 1.0)
     line = oracles.along(pairs, [1, 1], 0)
-    at_zero, best, _, _ = walk_line(pairs, [1, 1], 0, 2, 0.0)
-    assert at_zero == pytest.approx(float(line.at_zero))
-    assert best == pytest.approx(float(max(line.inside)))
+    assert line.at_zero > max([*line.inside, *line.at_breakpoints, line.at_one])
 
 
 # --- move ---------------------------------------------------------------------------------------------------------
@@ -316,7 +315,7 @@ def test_moves_at_the_edges_of_the_grid(weights, model, share, expected):
 
 def assert_no_line_is_better(pairs, weights, value, least_gain):
     """No line through the weights has a better endpoint, nor a better best interval that the grid can meet."""
-    for model in range(pairs.n_models):
+    for model in range(len(pairs.advantage)):
         if sum(weights) == weights[model]:
             continue
         line = oracles.along(pairs, weights, model)
@@ -329,7 +328,7 @@ def assert_no_line_is_better(pairs, weights, value, least_gain):
 @given(st.data(), st.sampled_from([1e-9, 1e-2]))
 def test_the_ascent_never_decreases_and_ends_where_no_line_is_better(data, least_gain):
     pairs = data.draw(problems())
-    start = data.draw(strategies.weights(pairs.n_models))
+    start = data.draw(strategies.weights(len(pairs.advantage)))
     weights, value, trace = ascend_pairs(pairs, start, least_gain)
     exact = oracles.value_of_pairs(pairs, weights.tolist())
     assert value == pytest.approx(float(exact), rel=1e-12)
@@ -339,14 +338,14 @@ def test_the_ascent_never_decreases_and_ends_where_no_line_is_better(data, least
     assert (np.diff(trace[:, 0]) >= 0).all()
     gains = np.diff(trace[:-1, 1])
     assert (gains >= least_gain - 1e-12).all()
-    if trace[-1, 0] < 50 * pairs.n_models:
+    if trace[-1, 0] < 50 * len(pairs.advantage):
         assert_no_line_is_better(pairs, weights.tolist(), value, least_gain)
 
 
 @few
 @given(problems(HUGE))
 def test_the_ascent_copes_with_huge_advantages(pairs):
-    weights, value, trace = ascend_pairs(pairs, uniform(pairs.n_models))
+    weights, value, trace = ascend_pairs(pairs, uniform(len(pairs.advantage)))
     assert value == pytest.approx(float(oracles.value_of_pairs(pairs, weights.tolist())), rel=1e-12)
     assert value >= trace[0, 1]
 

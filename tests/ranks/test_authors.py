@@ -10,6 +10,7 @@ from relens.data.queries import HEAD, TAIL
 from relens.errors import DatasetError, InputError, RanksError
 from relens.ranks.authors import read_authors
 from relens.ranks.dense import pack_dense
+from relens.ranks.model_files import find_models
 from relens.ranks.packed import PackedRanks
 from tests import oracles
 from tests.authors_files import TEST, TRAIN, VALID, E, R, both_ways, write_authors
@@ -272,7 +273,7 @@ def test_sampled_candidates_are_refused_where_they_do_not_fit(tmp_path):
     with pytest.raises(RanksError, match="sampled candidates cannot be filtered"):
         read_authors(tmp_path, form="ogb", filtered=True)
     np.save(tmp_path / "ranks" / "biokg" / "a_test_ranks.npy", np.ones((6, 6), dtype=int))
-    with pytest.raises(RanksError, match="the rank files have 1 rows per triple in valid, 2 in test"):
+    with pytest.raises(RanksError, match="have 1 rows per triple in valid and 2 rows per triple in test"):
         read_authors(tmp_path, form="ogb")
     np.save(tmp_path / "ranks" / "biokg" / "a_test_ranks.npy", np.ones((4, 6), dtype=int))
     with pytest.raises(RanksError, match=r"a_test_ranks.npy has 4 rows, .*test_triples.npy has 3: expected one"):
@@ -290,6 +291,8 @@ def test_the_data_set_may_be_left_out_where_there_is_one(tmp_path):
     assert read_authors(tmp_path, "FB")["valid"].header.provenance.dataset == "FB"
     with pytest.raises(RanksError, match="ranks is not a folder; expected"):
         read_authors(tmp_path / "ranks")
+    with pytest.raises(RanksError, match=r"FB is not a folder; expected one with files such as transe_valid_ranks.npy"):
+        find_models(tmp_path / "FB", "ranks")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def ranks(n_queries: int = 7, n_columns: int = 9, seed: int = 0) -> list[np.ndar
 def on_disk(dense: Dense, folder) -> Dense:
     matrices = []
     for matrix in dense.matrices:
-        np.save(folder / matrix.place, matrix.values)
+        np.save(folder / matrix.place, matrix.rows(0, matrix.shape[0]))
         matrices.append(Matrix.open(folder / matrix.place))
     return replace(dense, matrices=matrices)
 
@@ -56,13 +56,13 @@ def test_ranks_from_disk_in_chunks_equal_ranks_packed_at_once(tmp_path_factory, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense_module, "_TILE_BYTES", tile)
         assert_same(pack_dense(dense, memory_budget=budget), whole)
-        assert_same(pack_dense(on_disk(dense, folder), folder / "store", memory_budget=budget, n_jobs=1), whole)
+        assert_same(pack_dense(on_disk(dense, folder), folder / "store", memory_budget=budget, jobs=1), whole)
 
 
 @pytest.mark.kernels
 @few
-@given(block=strategies.score_blocks(), budget=st.sampled_from([1, 900, 2**30]), n_jobs=st.sampled_from([1, 3]))
-def test_filtered_scores_with_gaps_in_chunks_equal_scores_packed_at_once(block, budget, n_jobs):
+@given(block=strategies.score_blocks(), budget=st.sampled_from([1, 900, 2**30]), jobs=st.sampled_from([1, 3]))
+def test_filtered_scores_with_gaps_in_chunks_equal_scores_packed_at_once(block, budget, jobs):
     scales = np.linspace(0.01, 0.5, len(block.values))
 
     def known(queries):
@@ -73,7 +73,7 @@ def test_filtered_scores_with_gaps_in_chunks_equal_scores_packed_at_once(block, 
     dense = dense_of("scores", block.values, block.answer_column, known=known)
     dense = replace(dense, header=replace(dense.header, gap_scales=scales))
     whole = assemble(dense.header, [pack_scores(block.values, block.answer_column, block.known, scales)])
-    assert_same(pack_dense(dense, memory_budget=budget, n_jobs=n_jobs), whole)
+    assert_same(pack_dense(dense, memory_budget=budget, jobs=jobs), whole)
 
 
 @pytest.mark.kernels
@@ -91,9 +91,11 @@ def test_column_major_files_are_read_as_well(tmp_path):
 
 def test_rows_of_several_queries_are_cut_and_named_as_in_the_file(tmp_path):
     values = np.array([[1, 2, 3, 3, 1, 2], [2, 2, 1, 1, 9, 3]])
-    np.save(tmp_path / "m.npy", values)
-    matrix = Matrix.open(tmp_path / "m.npy", queries_per_row=2)
-    assert matrix.rows(1, 3).tolist() == [[3, 1, 2], [2, 2, 1]]
+    for order in ("F", "C"):
+        np.save(tmp_path / "m.npy", np.asarray(values, order=order))
+        matrix = Matrix.open(tmp_path / "m.npy", queries_per_row=2)
+        assert matrix.rows(1, 3).tolist() == [[3, 1, 2], [2, 2, 1]]
+        assert matrix.rows(2, 4).tolist() == [[2, 2, 1], [1, 9, 3]]
     dense = replace(dense_of("ranks", [np.ones((4, 3))], np.zeros(4, dtype=int)), matrices=[matrix])
     with pytest.raises(RanksError, match=r"m.npy, row 1, column 4: found rank 9, expected a whole number from 1 to 3"):
         pack_dense(dense)

@@ -136,6 +136,7 @@ def edit(path, **changes) -> None:
         (lambda s: edit(s, rank_dtype="snake"), "manifest.json is damaged"),
         (lambda s: edit(s, n_contested=1), "contradicts itself"),
         (lambda s: edit(s, queries_fingerprint="0"), "contradicts itself or the queries beside it"),
+        (lambda s: (s / "queries.bin").write_bytes(b""), "queries.bin is damaged: it has 0 bytes, expected 100"),
         (lambda s: (s / "answer.bin").unlink(), "is incomplete: answer.bin is missing"),
         (lambda s: (s / "gaps.bin").write_bytes(b"123"), "gaps.bin is damaged: it has 3 bytes, expected"),
         (lambda s: (s / "offsets.bin").write_bytes(b"\x07" * 48), "offsets.bin does not fit the manifest"),

@@ -37,6 +37,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest a verb where none has the name given."""
+        if args and args[0] not in VERBS:
+            from relens.errors import nearest
+
+            ctx.fail(f"No such command {args[0]!r}; {nearest(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help of the verbs from the table."""
         del ctx
@@ -60,7 +70,7 @@ def main() -> None:
     from relens.errors import InputError, RelensError
 
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="relens", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()

@@ -62,8 +62,11 @@ def compare(
 def present(comparison: Comparison, spread: bool, form: str, output: Path | None) -> None:
     """Print a comparison in the form asked for."""
     for name, weights in comparison.weights.items():
+        if "cross_validation" in weights.settings:
+            kappa = f", κ {weights.settings['kappa']}" if "kappa" in weights.settings else ""
+            note(f"{name}: cross-validation chose the input {weights.input}{kappa}")
         for line in weights.notes:
-            note(f"{name}: {line}")
+            note(f"{name}: {line.removeprefix(weights.settings['method'] + ': ')}")
     for line in comparison.notes:
         note(line)
     tables = [comparison_table(comparison.evaluations)]

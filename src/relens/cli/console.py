@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,37 +44,34 @@ class TerminalProgress:
     @contextmanager
     def task(self, description: str, total: float) -> Iterator[Advance]:
         """Show a task once it has lasted half a second."""
-        if sys.stderr.isatty():
-            with self._bar(description, total) as advance:
+        console = Console(stderr=True)
+        if sys.stderr.isatty() and console.is_interactive:
+            with self._bar(console, description, total) as advance:
                 yield advance
         else:
             yield _plain_lines(description, total)
 
     @contextmanager
-    def _bar(self, description: str, total: float) -> Iterator[Advance]:
+    def _bar(self, console: Console, description: str, total: float) -> Iterator[Advance]:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        bars = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        bars = RichProgress(*columns, console=console, transient=True)
         task = bars.add_task(description, total=total)
-        begun = time.monotonic()
-        shown = False
-
-        def advance(amount: float) -> None:
-            nonlocal shown
-            if not shown and time.monotonic() - begun > SHOW_AFTER_S:
-                bars.start()
-                shown = True
-            bars.advance(task, amount)
-
+        # A timer, not the first advance: compiling a kernel may take many seconds before it.
+        timer = threading.Timer(SHOW_AFTER_S, bars.start)
+        timer.daemon = True
+        timer.start()
         try:
-            yield advance
+            yield lambda amount: bars.advance(task, amount)
         finally:
+            timer.cancel()
+            timer.join()
             bars.stop()
 
 

@@ -1,5 +1,6 @@
 """``relens demo``: the whole engine on simulated models, in seconds, without data."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -9,10 +10,12 @@ from relens.cli.console import TerminalProgress, note
 from relens.cli.options import jobs_option, json_option, seed_option
 from relens.comparison import compare
 from relens.ensemble.fit import FitSettings
+from relens.errors import InputError
 from relens.ranks.simulate import Simulation
 from relens.ranks.store import save
-from relens.run import Run
+from relens.run import RECORD, Run
 
+DATASET = "simulated"
 MODELS = ("translation", "rotation", "bilinear", "convolution", "graph")
 TRIPLES = (400, 320, 260, 220, 180, 150, 120, 100, 80, 60, 40, 20)
 
@@ -31,19 +34,20 @@ def demo(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     The models do not exist: their scores are drawn at random, with a skill that depends on the relation. Everything
     after that is real: packing, search on the validation split, evaluation on the test split.
     """
+    if (run_path / RECORD).is_file() and Run.open(run_path).dataset != DATASET:
+        raise InputError(f"{run_path} holds ranks that are not a demo's: choose another place with --run")
     simulation = Simulation(
         MODELS, TRIPLES, n_entities=2000, level=(2.4, 1.1), skill=0.45, noise=0.5, agreement=0.6, seed=seed
     )
     note(f"simulating {len(MODELS)} models on {2 * sum(TRIPLES):,} queries a split, {len(TRIPLES)} relations")
     progress = TerminalProgress()
     packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in ("valid", "test")}
-    with Run.receive_ranks(run_path, "simulated", force=True) as folder:
+    with Run.receive_ranks(run_path, DATASET, force=True) as folder:
         for split, ranks in packed.items():
             save(ranks, folder / split)
     comparison = compare(packed["valid"], packed["test"], settings=FitSettings(seed=seed), jobs=jobs, progress=progress)
     run = Run.open(run_path)
     comparison.weights["dsc"].save(run.weights_path("dsc"))
     present(comparison, False, "json" if as_json else "text", None)
-    note(
-        f"next: relens weights show {run_path}; relens evaluate {run_path} --by relation; relens ranks show {run_path}"
-    )
+    where = shlex.quote(str(run_path))
+    note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")

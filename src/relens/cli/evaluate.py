@@ -1,10 +1,13 @@
 """``relens evaluate``: honest numbers of weights, or of one model, on a split."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import numpy as np
 
+from relens.cli.console import note
 from relens.cli.options import format_option, jobs_option, json_option, output_option, run_argument, seed_option, show
 from relens.data.groups import Grouping
 from relens.ensemble.baselines import model_mrrs
@@ -21,7 +24,9 @@ from relens.tables import breakdown_table, evaluation_table
 @run_argument
 @click.option("--weights", "name", help="Weights of the run to evaluate.  [default: the only ones there are]")
 @click.option("--model", help="Evaluate this model alone instead of weights.")
-@click.option("--split", type=click.Choice(["valid", "test"]), default="test", show_default=True)
+@click.option(
+    "--split", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Where to evaluate."
+)
 @click.option(
     "--by", type=click.Choice(["relation", "group", "direction", "cardinality"]), multiple=True,
     help="Add a table part by part; may be given several times.",
@@ -46,42 +51,52 @@ def evaluate(
     """Evaluate ensemble weights of RUN on a split: MRR, Hit@1/3/10, mean rank, intervals, and a paired test.
 
     Ranks are realistic (a tied block shares its mean rank); the optimistic and pessimistic MRR stand beside them. The
-    reference of the paired test is the single model with the best validation MRR. The result is also kept in
-    RUN/evaluations.
+    reference of the paired test is, of the models combined, the one with the best validation MRR. The result is also
+    kept in RUN/evaluations.
     """
+    if model is not None and name is not None:
+        raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
     run = Run.open(run_path)
-    reference = _best_single(run, jobs)
     if model is not None:
-        evaluation = _one_model(run, model, split, reference, seed, jobs)
+        evaluation = _one_model(run, model, split, seed, jobs)
     else:
         name = name or only_weights(run)
         weights = load_weights(run, name)
         packed = run.ranks(split)
         if set(weights.models) < set(packed.models):
             packed = packed.select_models(weights.models)
-        reference = reference if reference in packed.models else None
+        reference = _best_single(run, packed.models, jobs)
         evaluation = evaluate_weights(packed, weights, name=name, reference=reference, seed=seed, jobs=jobs)
-    write_json(run.evaluation_path(evaluation.name, split), evaluation.to_json())
+    write_json(run.evaluation_path(_file_name(evaluation.name), split), evaluation.to_json())
+    if "cardinality" in by and not evaluation.by_cardinality:
+        note("the cardinality classes are unknown: import or pack the ranks with --data, which counts training triples")
+        by = tuple(part for part in by if part != "cardinality")
     tables = [evaluation_table(evaluation), *(breakdown_table(evaluation, part) for part in by)]  # type: ignore[arg-type]
     show(tables, "json" if as_json else form, output, evaluation.to_json())
 
 
-def _one_model(run: Run, model: str, split: str, reference: str | None, seed: int, jobs: int) -> Evaluation:
+def _one_model(run: Run, model: str, split: str, seed: int, jobs: int) -> Evaluation:
     packed = run.ranks(split)
+    reference = _best_single(run, packed.models, jobs)
     grouping = Grouping.by_relation_and_direction(packed.relations)
     against = None
-    if reference not in (None, model):
-        against = (str(reference), model_ranks(packed, str(reference), jobs=jobs))
+    if reference is not None and reference != model:
+        against = (reference, model_ranks(packed, reference, jobs=jobs))
     ranks = model_ranks(packed, model, jobs=jobs)
     return evaluate_ranks(ranks, packed, grouping, name=model, settings={}, reference=against, seed=seed)
 
 
-def _best_single(run: Run, jobs: int) -> str | None:
-    """Return the model with the best validation MRR; None where the run has no validation ranks to choose on."""
-    if not run.has_ranks("valid"):
+def _best_single(run: Run, models: Sequence[str], jobs: int) -> str | None:
+    """Return the one of ``models`` with the best validation MRR; None without validation ranks to choose on."""
+    valid = run.ranks("valid") if run.has_ranks("valid") else None
+    if valid is None or not valid.n_queries or not set(models) <= set(valid.models):
         return None
-    valid = run.ranks("valid")
-    return valid.models[int(np.argmax(model_mrrs(valid, jobs=jobs)))] if valid.n_queries else None
+    return models[int(np.argmax(model_mrrs(valid.select_models(models), jobs=jobs)))]
+
+
+def _file_name(name: str) -> str:
+    """Return a name that can be a file's: models may be called anything printable."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).lstrip("._+-")[:100] or "model"
 
 
 def only_weights(run: Run) -> str:

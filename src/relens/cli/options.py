@@ -1,7 +1,6 @@
 """Options that several verbs share."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from joblib import cpu_count
 
 from relens.cli.console import emit, note
 from relens.ensemble.fit import METHODS, SEARCHERS
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 run_argument = click.argument("run_path", metavar="RUN", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 jobs_option = click.option(
-    "--jobs", type=click.IntRange(min=1), default=lambda: len(os.sched_getaffinity(0)), show_default="all cores",
+    "--jobs", type=click.IntRange(min=1), default=cpu_count, show_default="all cores",
     help="Workers; results do not depend on it.",
 )  # fmt: skip
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root seed.")
@@ -37,8 +37,14 @@ output_option = click.option(
 def models_option(command: F) -> F:
     """Add ``--models``, a comma-separated list that arrives as a list of names (empty for all)."""
 
-    def split(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
-        return [name for name in (value or "").split(",") if name]
+    def split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
+        names = [name.strip() for name in (value or "").split(",") if name.strip()]
+        if value is not None and not names:
+            raise click.BadParameter("it names no model; leave the option out to use all", ctx, param)
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise click.BadParameter(f"model {twice[0]!r} is named twice", ctx, param)
+        return names
 
     return click.option(
         "--models", callback=split, metavar="A,B,…", help="Use these models only, in this order.  [default: all]"
@@ -96,10 +102,9 @@ def show(tables: list[Table], form: str, output: Path | None, value: Any) -> Non
     elif form == "text":
         terminal = output is None and sys.stdout.isatty()
         width = shutil.get_terminal_size((120, 24)).columns
-        text = "\n".join(table.to_text(width, terminal=terminal) for table in tables)
+        text = "\n\n".join(table.to_text(width, terminal=terminal) for table in tables)
     else:
-        text = "\n".join(getattr(table, f"to_{form}")() for table in tables)
-    text = text.rstrip("\n")
+        text = "\n\n".join(getattr(table, f"to_{form}")().rstrip("\n") for table in tables)
     if output is None:
         emit(text)
     else:

@@ -20,7 +20,7 @@ from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text
 from relens.ranks.authors import Form, read_authors
-from relens.ranks.dense import Dense, Kind, pack_dense
+from relens.ranks.dense import Dense, Kind, check_shapes, pack_dense
 from relens.ranks.model_files import SPLITS
 from relens.ranks.packed import PackedRanks
 from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
@@ -124,6 +124,8 @@ def import_(
             raise click.UsageError("--dataset and --form belong to --layout authors")
         options = ArrayOptions(data, n_relations, filtered, gaps)
         sources = read_scores(folder, models=models or None, options=options)
+    for dense in sources.values():
+        check_shapes(dense)
     name = sources["valid"].header.provenance.dataset
     with Run.receive_ranks(run_path, name, force=force) as stores:
         for split, dense in sources.items():
@@ -242,4 +244,4 @@ def _packed_or_none(run_path: Path, split: str) -> PackedRanks | None:
 
 
 def _pack(dense: Dense, path: Path, memory: int, jobs: int) -> None:
-    pack_dense(dense, path, memory_budget=memory, n_jobs=jobs, progress=TerminalProgress())
+    pack_dense(dense, path, memory_budget=memory, jobs=jobs, progress=TerminalProgress())

@@ -11,7 +11,7 @@ from relens.cli.options import format_option, json_option, models_option, output
 from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
 from relens.ensemble.inputs import INPUTS, Input
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError
+from relens.errors import InputError, nearest
 from relens.files import read_json, write_json, write_text
 from relens.run import Run
 from relens.tables import Column, Row, Table
@@ -38,7 +38,13 @@ def show_weights(
     run = Run.open(run_path)
     name = name or only_weights(run)
     found = load_weights(run, name)
-    show([weights_table(found, name, relation)], "json" if as_json else form, output, found.to_json())
+    value = found.to_json()
+    if relation is not None:
+        if not any(relation in label for label in found.grouping.labels):
+            hint = nearest(relation, found.relations)
+            raise InputError(f"no group of the weights {name!r} has {relation!r} in its label; {hint}")
+        value["groups"] = {label: group for label, group in value["groups"].items() if relation in label}
+    show([weights_table(found, name, relation)], "json" if as_json else form, output, value)
 
 
 def weights_table(found: EnsembleWeights, name: str, containing: str | None = None) -> Table:
@@ -50,10 +56,11 @@ def weights_table(found: EnsembleWeights, name: str, containing: str | None = No
         for g in order
         if containing is None or containing in found.grouping.labels[g]
     ]
-    rows.append(Row(("all other groups", None, *(found.fallback / found.fallback.sum()).tolist())))
+    rest = "all other groups" if order else "all groups"
+    rows.append(Row((rest, None, *(found.fallback / found.fallback.sum()).tolist())))
     facts = {
         "data set": found.dataset[0],
-        "fitted on": "valid",
+        **({} if found.settings.get("method") == "imported" else {"fitted on": "valid"}),
         "input": found.input,
         "grouping": found.grouping.scheme,
         **{key: str(value) for key, value in found.settings.items() if key in ("method", "searcher", "kappa", "seed")},
@@ -86,8 +93,14 @@ def export_weights(run_path: Path, name: str | None, output: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--name", help="Name of the weights in the run.  [default: the file's name]")
 @models_option
-@click.option("--group", default="relation-direction", show_default=True, help="Grouping of a .csv file's labels.")
-@click.option("--input", "kind", type=click.Choice(INPUTS), default="rank", show_default=True)
+@click.option(
+    "--group", metavar="relation-direction|relation|FILE", default="relation-direction", show_default=True,
+    help="Grouping of a .csv file's labels.",
+)  # fmt: skip
+@click.option(
+    "--input", "kind", type=click.Choice(INPUTS), default="rank", show_default=True,
+    help="What the weights of a .csv or .npy file are applied to.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace weights of that name.")
 @json_option
 def import_weights(
@@ -104,6 +117,8 @@ def import_weights(
 
     The columns of an .npy table are the run's models in their order, or those of --models.
     """
+    if models and file.suffix != ".npy":
+        raise click.UsageError(f"--models names the columns of an .npy table; {file.name} names its models itself")
     run = Run.open(run_path)
     path = run.weights_path(name or file.stem)
     if path.exists() and not force:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from relens.data.groups import Grouping
 from relens.data.queries import HEAD, TAIL
-from relens.ensemble.grid import Weights, check_weights, to_grid, uniform
+from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights, to_grid, uniform
 from relens.ensemble.inputs import Input
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import WeightsError, nearest
@@ -52,7 +52,8 @@ def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], name: Inp
     if not np.issubdtype(table.dtype, np.number) or np.iscomplexobj(table):
         raise WeightsError(f"{path}: found values of type {table.dtype}, expected real numbers")
     real = np.asarray(table, dtype=np.float64)
-    check_weights(real, str(path))
+    for row, vector in enumerate(real):
+        check_weights(vector, f"{path}, row {row}")
     if len(table) <= n_relations:
         grouping = Grouping.by_relation(packed.relations)
         groups = grouping.table[: len(table), TAIL]
@@ -80,7 +81,7 @@ def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank"
     The column ``queries`` and the row ``(fallback)`` may be missing. Any non-negative numbers serve as weights.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             header, *lines = list(csv.reader(file)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise WeightsError(f"{path} cannot be read as CSV: {error}") from error
@@ -92,6 +93,8 @@ def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank"
     vectors: dict[int, Weights] = {}
     fallback = uniform(len(models))
     for at, line in enumerate(lines, start=2):
+        if not line:
+            continue
         where = f"{path}, line {at}"
         if len(line) != len(header):
             raise WeightsError(f"{where}: found {len(line)} fields, expected {len(header)}")
@@ -113,9 +116,9 @@ def _numbers(fields: list[str], where: str) -> Weights:
     except ValueError:
         raise WeightsError(f"{where}: found {fields}, expected numbers") from None
     check_weights(real, where)
-    whole = np.rint(real).astype(np.int64)
     # Grid weights come back as they left; anything else is put on the grid.
-    return whole if np.array_equal(whole, real) and whole.max() <= to_grid(real).max() else to_grid(real)
+    on_grid = real.max() <= WEIGHT_LIMIT and np.array_equal(np.rint(real), real)
+    return real.astype(np.int64) if on_grid else to_grid(real)
 
 
 def _imported(

@@ -83,36 +83,59 @@ def _equal_work(costs: npt.NDArray[np.int64], parts: int) -> list[int]:
     return [0, *(int(cut) for cut in inner), len(costs)]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _count(values, answer, offsets, weights, group, table, index, first, last, ahead, tied):  # type: ignore[no-untyped-def]
     """Add the contested candidates whose cost is below, and equal to, the answer's for ``index[first:last]``."""
-    # Slices and 32-bit counters are what the compiler needs to vectorise these loops.
-    n_models = values.shape[0]
-    sums = np.empty(BLOCK)
+    # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass are what
+    # lets this run at half the speed of reading memory. Models beyond the last are the first one with weight 0.
+    carry = np.zeros(BLOCK)
+    used, w = np.empty(len(values) + 5, np.int64), np.empty(len(values) + 5)
+    n, last_group = 0, -1
     for at in range(first, last):
         q = index[at]
-        w = weights[group[q]]
+        if group[q] != last_group:
+            n, last_group = 0, group[q]
+            for i in range(len(values)):
+                w[n], used[n] = weights[last_group, i], i
+                n += w[n] != 0
+            w[n : n + 5], used[n : n + 5] = 0.0, used[0]
         limit = 0.0
-        for i in range(n_models):
-            limit += w[i] * (answer[i, q] if table is None else table[answer[i, q]])
+        for u in range(n):
+            rank = answer[used[u], q]
+            limit += w[u] * (rank if table is None else table[rank])
         for start in range(offsets[q], offsets[q + 1], BLOCK):
             stop = min(start + BLOCK, offsets[q + 1])
-            cost = sums[: stop - start]
-            first_term = True
-            for i in range(n_models):
-                weight, row = w[i], values[i, start:stop]
-                if weight == 0:
-                    continue
-                if first_term:
-                    first_term = False
-                    for k in range(len(cost)):
-                        cost[k] = weight * (row[k] if table is None else table[row[k]])
+            before = carry[: stop - start]
+            for u in range(0, n, 6):
+                w0, w1, w2, w3, w4, w5 = w[u], w[u + 1], w[u + 2], w[u + 3], w[u + 4], w[u + 5]
+                r0, r1, r2 = (
+                    values[used[u]][start:stop],
+                    values[used[u + 1]][start:stop],
+                    values[used[u + 2]][start:stop],
+                )
+                r3, r4, r5 = (
+                    values[used[u + 3]][start:stop],
+                    values[used[u + 4]][start:stop],
+                    values[used[u + 5]][start:stop],
+                )
+                if u + 6 < n:
+                    for k in range(len(before)):
+                        before[k] += _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
                 else:
-                    for k in range(len(cost)):
-                        cost[k] += weight * (row[k] if table is None else table[row[k]])
-            below, level = np.uint32(0), np.uint32(0)
-            for k in range(len(cost)):
-                below += np.uint32(cost[k] < limit)
-                level += np.uint32(cost[k] == limit)
-            ahead[at] += below
-            tied[at] += level
+                    below, level = np.uint32(0), np.uint32(0)
+                    for k in range(len(before)):
+                        cost = before[k] + _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
+                        below += np.uint32(cost < limit)
+                        level += np.uint32(cost == limit)
+                    ahead[at] += below
+                    tied[at] += level
+            if n > 6:
+                before[:] = 0.0  # for the next query, which may use fewer models
+
+
+@njit(inline="always")
+def _six(table, w0, r0, w1, r1, w2, r2, w3, r3, w4, r4, w5, r5):  # type: ignore[no-untyped-def]
+    """Return the weighted cost of six ranks."""
+    if table is None:
+        return w0 * r0 + w1 * r1 + w2 * r2 + w3 * r3 + w4 * r4 + w5 * r5
+    return w0 * table[r0] + w1 * table[r1] + w2 * table[r2] + w3 * table[r3] + w4 * table[r4] + w5 * table[r5]

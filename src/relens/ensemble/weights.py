@@ -148,6 +148,8 @@ class EnsembleWeights:
     @classmethod
     def _parsed(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
         models = tuple(value["models"])
+        if len(set(models)) != len(models):
+            raise WeightsError(f"{where}: a model is named twice among {', '.join(models)}")
         rows = [[entry[direction] for direction in DIRECTIONS] for entry in value["relations"]]
         labels = tuple(dict.fromkeys(label for row in rows for label in row))
         number = {label: g for g, label in enumerate(labels)}
@@ -175,9 +177,9 @@ class EnsembleWeights:
             fallback=fallback,
             support=support,
             input=value["input"],
-            settings=value["settings"],
+            settings=dict(value["settings"]),
             dataset=(value["dataset"]["name"], value["dataset"]["fingerprint"]),
-            gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
+            gap_scales=None if scales is None else np.array(scales, dtype=np.float64).reshape(len(models)),
             trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
             notes=tuple(value["notes"]),
         )

@@ -174,7 +174,8 @@ def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None)
     n_entities = 1 + max(int(rows[:, [0, 2]].max(initial=0)) for rows in source.rows.values())
     ratios = {split: _rows_per_triple(source, split, matrices[split][0]) for split in SPLITS}
     if len(set(ratios.values())) > 1:
-        raise RanksError(f"the rank files have {ratios['valid']} rows per triple in valid, {ratios['test']} in test.")
+        found = " and ".join(f"{ratio} rows per triple in {split}" for split, ratio in ratios.items())
+        raise RanksError(f"the rank files have {found}: expected the same. Export both splits in the same way.")
     queries = {}
     if ratios["valid"] == 2:
         n_relations = n_relations or n_ids
@@ -193,7 +194,7 @@ def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None)
 
 
 def _rows_per_triple(source: _Source, split: str, matrix: Matrix) -> int:
-    n_rows, n_triples = len(matrix.values) // 2, len(source.rows[split])
+    n_rows, n_triples = matrix.shape[0] // 2, len(source.rows[split])
     if n_rows not in (n_triples, 2 * n_triples):
         raise RanksError(
             f"{matrix.place} has {n_rows} rows, {_triples_file(source.beside, split)} has {n_triples}: expected one "

@@ -1,7 +1,8 @@
 """Dense arrays to packed ranks, a few rows at a time, under a memory budget; the values are checked on the way."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,52 +28,66 @@ _TASK_BYTES = 2**26  # what a thread reads before it hands a block on: enough to
 
 @dataclass(frozen=True)
 class Matrix:
-    """The values of one model for Q queries and C candidates.
+    """The values of one model for Q queries and C candidates, read a few rows at a time.
 
     Attributes:
         place: the file or name that messages show.
-        values: (Q, C), in memory or memory-mapped.
-        file_columns: columns of a row as the user sees it; differs from C where a row holds several queries.
-        offset: where the values begin in the file ``place``; None where they are in memory.
+        shape: (Q, C).
+        dtype: the type of the values.
+        file_columns: columns of a row as the user sees it; more than C where a row holds several queries.
+        rows: gives the rows begin..end, a view where that is possible.
     """
 
     place: str
-    values: npt.NDArray[Any]
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
     file_columns: int
-    offset: int | None = None
+    rows: Callable[[int, int], npt.NDArray[Any]]
 
     @classmethod
-    def of(cls, name: str, values: npt.NDArray[Any]) -> Self:
-        """Take an array (Q, C) in memory."""
-        return cls(name, values, values.shape[-1])
-
-    @classmethod
-    def open(cls, path: Path, queries_per_row: int = 1) -> Self:
-        """Map a ``.npy`` file whose rows hold the candidates of one or several queries side by side."""
-        values = open_npy(path)
+    def of(cls, place: str, values: npt.NDArray[Any], queries_per_row: int = 1) -> Self:
+        """Take an array whose rows hold the candidates of one or several queries side by side."""
         if values.ndim != 2 or values.shape[1] == 0 or values.shape[1] % queries_per_row:
             raise RanksError(
-                f"{path} has shape {values.shape}, expected (queries, candidates)"
+                f"{place} has shape {values.shape}, expected (queries, candidates)"
                 + (f" with a multiple of {queries_per_row} columns" if queries_per_row > 1 else "")
                 + ": one row per query, one column per candidate. Save it again in that shape."
             )
         shape = len(values) * queries_per_row, values.shape[1] // queries_per_row
-        offset = values.offset if isinstance(values, np.memmap) and values.flags.c_contiguous else None
-        return cls(str(path), values.reshape(shape), values.shape[1], offset)
+        return cls(place, shape, values.dtype, values.shape[1], partial(_cut_rows, values, queries_per_row))
 
-    def rows(self, begin: int, end: int) -> npt.NDArray[Any]:
-        """Return a view of the rows begin..end."""
-        if self.offset is None:
-            return self.values[begin:end]
-        # A mapping of its own, gone after use: otherwise every page read once stays with this process.
-        shape = end - begin, self.values.shape[1]
-        row_bytes = shape[1] * self.values.itemsize
-        return np.asarray(np.memmap(self.place, self.values.dtype, "r", self.offset + begin * row_bytes, shape))
+    @classmethod
+    def open(cls, path: Path, queries_per_row: int = 1) -> Self:
+        """Take a ``.npy`` file; it stays closed but for the rows that are being read."""
+        values = open_npy(path)
+        matrix = cls.of(str(path), values, queries_per_row)
+        if isinstance(values, np.memmap) and values.flags.c_contiguous:
+            rows = partial(_map_rows, path, values.dtype, values.offset, matrix.shape[1])
+            matrix = replace(matrix, rows=rows)
+        return matrix
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of the values of one query."""
+        return self.shape[1] * self.dtype.itemsize
 
     def where(self, row: int, column: int) -> str:
         """Name a value of the (Q, C) array as the user finds it in the file."""
-        file_row, file_column = divmod(row * self.values.shape[1] + column, self.file_columns)
+        file_row, file_column = divmod(row * self.shape[1] + column, self.file_columns)
         return f"{self.place}, row {file_row}, column {file_column}"
+
+
+def _cut_rows(values: npt.NDArray[Any], queries_per_row: int, begin: int, end: int) -> npt.NDArray[Any]:
+    first, last = begin // queries_per_row, -(-end // queries_per_row)
+    rows = values[first:last].reshape((last - first) * queries_per_row, -1)
+    return rows[begin - first * queries_per_row : end - first * queries_per_row]
+
+
+def _map_rows(path: Path, dtype: np.dtype[Any], offset: int, n_columns: int, begin: int, end: int) -> npt.NDArray[Any]:
+    # A mapping of its own, gone after use: with one for the whole file, every page once read stays with the process.
+    # Copy-on-write instead of read-only, because kernels are compiled once more for read-only arrays.
+    shape = end - begin, n_columns
+    return np.asarray(np.memmap(path, dtype, "c", offset + begin * n_columns * dtype.itemsize, shape))
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,7 @@ class Dense:
     @property
     def n_columns(self) -> int:
         """C."""
-        return int(self.matrices[0].values.shape[1])
+        return self.matrices[0].shape[1]
 
 
 def pack_dense(
@@ -105,7 +120,7 @@ def pack_dense(
     path: Path | None = None,
     *,
     memory_budget: int = MEMORY_BUDGET,
-    n_jobs: int = 2,
+    jobs: int = 2,
     progress: Progress = SILENT,
 ) -> PackedRanks:
     """Check and pack all queries, into a store at ``path`` if given, else in memory.
@@ -116,7 +131,7 @@ def pack_dense(
     check_shapes(dense)
     header = dense.header
     with progress.task(f"packing {header.provenance.split}", len(header.queries)) as advance:
-        blocks = _blocks(dense, memory_budget, n_jobs, advance)
+        blocks = _blocks(dense, memory_budget, jobs, advance)
         if path is None:
             return assemble(header, blocks)
         with PackWriter.open(path, header, dense.n_columns) as writer:
@@ -133,12 +148,12 @@ def check_shapes(dense: Dense) -> None:
         raise RanksError(f"nothing to pack for {split}: found {found}, expected some of each.")
     check_columns(dense.matrices)
     for matrix in dense.matrices:
-        if matrix.values.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.values.itemsize > 8:
+        if matrix.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.dtype.itemsize > 8:
             expected = "whole numbers" if dense.kind == "ranks" else "float16, float32 or float64"
-            raise RanksError(f"{matrix.place} holds {matrix.values.dtype}, expected {dense.kind} as {expected}")
-        if len(matrix.values) != n_queries:
+            raise RanksError(f"{matrix.place} holds {matrix.dtype}, expected {dense.kind} as {expected}")
+        if matrix.shape[0] != n_queries:
             raise RanksError(
-                f"{matrix.place} has rows for {len(matrix.values)} queries, the query list of {split} has "
+                f"{matrix.place} has rows for {matrix.shape[0]} queries, the query list of {split} has "
                 f"{n_queries}: expected one row per query, in the same order."
             )
     beyond = np.flatnonzero((dense.answer_column < 0) | (dense.answer_column >= dense.n_columns))
@@ -153,20 +168,20 @@ def check_columns(matrices: Sequence[Matrix]) -> None:
     """Refuse matrices with different numbers of candidates."""
     first = matrices[0]
     for matrix in matrices:
-        if matrix.values.shape[1] != first.values.shape[1]:
+        if matrix.shape[1] != first.shape[1]:
             raise RanksError(
                 f"{matrix.place} has {matrix.file_columns} columns, {first.place} has {first.file_columns}: expected "
                 f"the same candidates for every model and split. Export them again from the same data set."
             )
 
 
-def _blocks(dense: Dense, memory_budget: int, n_jobs: int, advance: Advance) -> Iterator[PackedBlock]:
+def _blocks(dense: Dense, memory_budget: int, jobs: int, advance: Advance) -> Iterator[PackedBlock]:
     """Pack in tasks of consecutive rows, in order, no more tasks at a time than the budget allows."""
     n_queries = len(dense.header.queries)
-    at_once = 2 * n_jobs
+    at_once = 2 * jobs
     size = _task_rows(dense, memory_budget // at_once)
     tasks = [(begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)]
-    with Parallel(n_jobs=n_jobs, require="sharedmem") as pool:
+    with Parallel(n_jobs=jobs, require="sharedmem") as pool:
         for first in range(0, len(tasks), at_once):
             for block in pool(delayed(_pack_rows)(dense, *task) for task in tasks[first : first + at_once]):
                 yield block
@@ -175,7 +190,7 @@ def _blocks(dense: Dense, memory_budget: int, n_jobs: int, advance: Advance) -> 
 
 def _task_rows(dense: Dense, n_bytes: int) -> int:
     """Return how many rows a task may hold: those it reads, and twice (to join them) all it could find contested."""
-    row_read: int = sum(matrix.values.shape[1] * matrix.values.itemsize for matrix in dense.matrices)
+    row_read = sum(matrix.row_bytes for matrix in dense.matrices)
     stored = rank_dtype(dense.n_columns).itemsize + (0 if dense.header.gap_scales is None else 4)
     row_held = row_read + 2 * stored * len(dense.matrices) * dense.n_columns
     return max(1, min(n_bytes // row_held, _TASK_BYTES // row_read))
@@ -184,7 +199,7 @@ def _task_rows(dense: Dense, n_bytes: int) -> int:
 def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
     """Pack the queries begin..end, a tile at a time."""
     windows = [matrix.rows(begin, end) for matrix in dense.matrices]
-    size = max(1, _TILE_BYTES // sum(window[0].nbytes for window in windows))
+    size = max(1, _TILE_BYTES // sum(matrix.row_bytes for matrix in dense.matrices))
     blocks = []
     for first in range(begin, end, size):
         rows = slice(first, min(first + size, end))

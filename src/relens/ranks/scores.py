@@ -63,9 +63,7 @@ def read_scores(
     numbering = Numbering.read(folder, every_matrix[0].file_columns, relations, options.data)
     digest = _digest([table.queries(numbering).fingerprint() for table in tables.values()])
     dense = {
-        split: _dense(
-            "scores", matrices[split], tables[split], numbering, Provenance(folder.name, digest, split), options
-        )
+        split: _dense("scores", matrices[split], table, numbering, Provenance(folder.name, digest, split), options)
         for split, table in tables.items()
     }
     if options.gaps is not False:

@@ -1,6 +1,7 @@
-"""Tiny packed ranks beside the dense values they come from, made from numbers or drawn by Hypothesis."""
+"""Tiny packed ranks beside the dense values they come from, pairs no packing would leave, and a witness of progress."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -164,7 +165,6 @@ def problem(
         offsets,
         np.array(floor, dtype=np.int64),
         np.array(multiplicity, dtype=np.int32),
-        reduced=False,
     )
 
 
@@ -181,3 +181,17 @@ def problems(draw: st.DrawFn, elements: st.SearchStrategy[int] = SMALL, min_mode
     advantage = [draw(st.lists(elements, min_size=k, max_size=k)) for _ in range(n_models)]
     floor = [2 * f for f in draw(st.lists(st.integers(1, 3), min_size=n_queries, max_size=n_queries))]
     return problem(advantage, counts, floor, draw(st.lists(st.integers(1, 3), min_size=k, max_size=k)))
+
+
+class Recorder:
+    """A progress display that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[str, float, list[float]]] = []
+
+    @contextmanager
+    def task(self, description: str, total: float) -> Iterator[Callable[[float], None]]:
+        """Remember a task and what it advances by."""
+        done: list[float] = []
+        self.tasks.append((description, total, done))
+        yield done.append

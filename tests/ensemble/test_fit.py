@@ -1,0 +1,424 @@
+"""Fitting: every method from ranks to weights, honest about what it did."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from relens.ensemble import fit as fit_module
+from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
+from relens.ensemble.crossval import choose
+from relens.ensemble.fit import METHODS, FitSettings, fit
+from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
+from relens.ensemble.objective import reciprocal_sums
+from relens.ensemble.pairs import Views
+from relens.ensemble.search import Found, sweep
+from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.errors import DatasetError, InputError, RanksError
+from relens.ranks.metrics import mrr
+from relens.ranks.simulate import Simulation
+from tests.ensemble.cases import NAMES, Recorder, groups_of, pack, queries_of, random_case, without_gaps
+
+WAYS = [
+    *((method, "sweep") for method in METHODS if method != "basic"),
+    *((method, sampler) for method in ("simple", "basic", "dsc") for sampler in ("tpe", "random")),
+]
+quiet = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+
+
+def tiny(shape):
+    """Return packed ranks at the edge of what makes sense."""
+    cases = {
+        "plain": random_case(1),
+        "one model": random_case(2, n_models=1),
+        "one relation": random_case(3, n_relations=1),
+        "one triple": random_case(4, n_queries=2),
+        "one query": random_case(5, n_queries=1),
+        "one candidate": random_case(6, n_candidates=1),
+        "all tied": pack([np.zeros((4, 5))] * 2, [0, 1, 2, 3]),
+        "nothing contested": pack([np.array([[3.0, 1.0, 2.0]] * 4)] * 2, [0, 1, 2, 0]),
+    }
+    return cases[shape].packed
+
+
+# --- every method ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+@pytest.mark.parametrize(
+    "shape",
+    ["plain", "one model", "one relation", "one triple", "one query", "one candidate", "all tied", "nothing contested"],
+)
+def test_every_method_fits_the_smallest_packs(shape, way, gaps):
+    method, searcher = way
+    packed = tiny(shape) if gaps else without_gaps(tiny(shape))
+    fitted = fit(packed, method=method, searcher=searcher, trials=3)
+    n_groups = 2 * len(packed.relations)
+    assert fitted.table.shape == (n_groups, packed.n_models)
+    assert fitted.table.dtype == np.int64
+    assert (fitted.table.min() >= 0, fitted.table.max() <= WEIGHT_LIMIT) == (True, True)
+    assert (fitted.table.max(axis=1) > 0).all()
+    group = 2 * packed.queries.relation + packed.queries.direction
+    assert fitted.support.tolist() == np.bincount(group, minlength=n_groups).tolist()
+    own = fitted.support > 0 if method in ("dsc", "basic") else np.zeros(n_groups, dtype=bool)
+    assert np.array_equal(fitted.own, own)
+    assert all(np.array_equal(row, fitted.fallback) for row in fitted.table[~own])
+    assert fitted.models == packed.models
+    assert fitted.relations == packed.relations
+    assert fitted.dataset == ("toy", "f00d")
+    assert 0 < mrr(fitted.answer_ranks(packed).realistic) <= 1
+    assert fitted.settings["method"] == method
+    json.dumps(fitted.to_json(), allow_nan=False)
+
+
+@pytest.mark.kernels
+@quiet
+def test_the_default_is_dsc_with_everything_cross_validated():
+    packed = random_case(7, n_queries=14, n_candidates=8).packed
+    fitted = fit(packed)
+    assert fitted.settings["method"] == "dsc"
+    assert fitted.settings["searcher"] == "sweep"
+    assert set(fitted.settings["cross_validation"]) == set(NAMES)
+    assert set(fitted.settings["cross_validation"]["rank"]) == {str(kappa) for kappa in KAPPAS}
+    group = (2 * packed.queries.relation + packed.queries.direction).astype(np.int32)
+    choice = choose(Views(packed), group, NAMES, KAPPAS)
+    assert fitted.input == fitted.settings["input"] == choice.input
+    assert fitted.settings["kappa"] == ("inf" if math.isinf(choice.kappa) else choice.kappa)
+
+
+@pytest.mark.parametrize(
+    ("method", "searcher", "jobs"),
+    [
+        *((method, "sweep", jobs) for method in METHODS if method != "basic" for jobs in (2, 4)),
+        *((method, "random", 2) for method in ("simple", "basic", "dsc")),
+    ],
+)
+def test_workers_change_nothing(method, searcher, jobs):
+    packed = random_case(3, n_queries=16, n_relations=3).packed
+    one, many = (fit(packed, method=method, searcher=searcher, trials=5, jobs=j) for j in (1, jobs))
+    assert np.array_equal(one.table, many.table)
+    assert np.array_equal(one.fallback, many.fallback)
+    assert one.settings == many.settings
+    assert one.notes == many.notes
+    assert np.array_equal(one.trace[:, 1:][-1:], many.trace[:, 1:][-1:])
+
+
+def test_the_baselines_are_the_functions_of_their_names():
+    packed = random_case(4, n_queries=16).packed
+    note = stacking(packed, seed=2)
+    expected = {
+        "mean": uniform(3),
+        "mrr-mean": mrr_mean(packed),
+        "best-single": best_single(packed),
+        "greedy": greedy(packed, "sqrt"),
+        "stacking": note[0],
+        "simple": sweep(Views(packed), [np.arange(16)], "sqrt")[0].weights,
+    }
+    for method, weights in expected.items():
+        fitted = fit(packed, method=method, input="sqrt", seed=2)
+        assert np.array_equal(fitted.fallback, weights)
+        assert np.array_equal(fitted.table, np.tile(weights, (4, 1)))
+        assert fitted.input == "sqrt"
+
+
+@pytest.mark.parametrize("method", ["mean", "mrr-mean", "stacking", "best-single", "greedy"])
+def test_baselines_use_ranks_unless_told(method):
+    assert fit(random_case(1).packed, method=method).input == "rank"
+    assert fit(random_case(1).packed, method=method, input="score").input == "score"
+
+
+@pytest.mark.parametrize("searcher", ["tpe", "random"])
+def test_sampled_searches_use_ranks_and_no_shrinkage_unless_told(searcher):
+    fitted = fit(random_case(1).packed, searcher=searcher, trials=3)
+    assert fitted.settings == {
+        "method": "dsc",
+        "input": "rank",
+        "seed": 0,
+        "searcher": searcher,
+        "grouping": "relation-direction",
+        "trials": 3,
+        **({"startup_trials": 20} if searcher == "tpe" else {}),
+        "kappa": 0.0,
+    }
+
+
+def test_notes_of_stacking_travel():
+    ranks = [np.array([[5, 1, 5, 1, 5]] * 4), np.array([[5, 5, 1, 5, 1]] * 4)]
+    packed = pack(ranks, [0] * 4, scores=False).packed
+    fitted = fit(packed, method="stacking")
+    assert fitted.notes == ("stacking: no model got a positive weight, so all weights are equal",)
+    assert fitted.table.tolist() == [[1, 1], [1, 1]]
+
+
+def test_sampling_follows_the_seed():
+    packed = random_case(8, n_queries=20, levels=None).packed
+    for method in ("simple", "basic", "dsc"):
+        one, again, other = (
+            fit(packed, method=method, searcher="random", trials=8, seed=seed).table for seed in (0, 0, 1)
+        )
+        assert np.array_equal(one, again)
+        assert not np.array_equal(one, other)
+
+
+# --- the promise of no regularisation -------------------------------------------------------------------------------
+
+
+@pytest.mark.kernels
+@quiet
+@pytest.mark.parametrize("name", NAMES)
+def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_model(name):
+    for seed in range(3):
+        case = random_case(seed, n_models=3, n_queries=12, n_candidates=10)
+        dsc = fit(case.packed, input=name, regularise="none")
+        simple = fit(case.packed, method="simple", input=name)
+        assert np.array_equal(dsc.fallback, simple.fallback)
+        group = 2 * case.packed.queries.relation + case.packed.queries.direction
+        for members in groups_of(case):
+            mine = dsc.table[group[members[0]]]
+            known = [simple.fallback, uniform(3), *vertices(3)]
+            found, *others = reciprocal_sums(case.packed, members, name, [mine, *known])
+            assert found >= max(others) - 1e-12
+
+
+def test_the_parts_are_at_least_the_whole_on_simulated_models():
+    packed = Simulation(("a", "b", "c"), (12, 6, 3, 1), 40, level=(2.0, 1.0), skill=0.8, seed=3).packed("valid")
+    scores = {
+        method: mrr(fit(packed, method=method, input="rank", regularise="none").answer_ranks(packed).realistic)
+        for method in ("mean", "best-single", "simple", "dsc")
+    }
+    assert scores["best-single"] == pytest.approx(max(model_mrrs(packed)))
+    assert max(scores["mean"], scores["best-single"]) <= scores["simple"] <= scores["dsc"]
+
+
+# --- shrinkage ------------------------------------------------------------------------------------------------------
+
+
+def test_shrunk_weights_are_the_groups_and_the_global_ones_mixed():
+    packed = random_case(5, n_queries=18, n_candidates=12).packed
+    raw, half, all_ = (fit(packed, input="log", regularise=kappa) for kappa in ("none", 7.0, math.inf))
+    shrinkage = Shrinkage.fit(Views(packed), np.arange(18), "log")
+    expected = shrinkage.shrink(raw.table, raw.fallback, raw.support, 7.0)
+    assert np.array_equal(half.table[half.own], expected[raw.own])
+    assert np.array_equal(all_.table, np.tile(raw.fallback, (4, 1)))
+    assert [w.settings["kappa"] for w in (raw, half, all_)] == [0.0, 7.0, "inf"]
+    assert fit(packed, input="log", regularise="7").settings["kappa"] == 7.0
+
+
+# --- groups without validation queries ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sparse():
+    """Ranks that ask relation 1 for tails only and relation 2 not at all."""
+    packed = random_case(6, n_queries=9, n_candidates=10).packed
+    queries = queries_of([0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 0, 0, 0, 0, 0], [0] * 9)
+    return replace(packed, queries=queries, relations=("r0", "r1", "r2"))
+
+
+@pytest.mark.parametrize("searcher", ["sweep", "random"])
+def test_groups_without_validation_queries_get_the_global_weights(sparse, searcher):
+    fitted = fit(sparse, searcher=searcher, input="rank", regularise="none", trials=5)
+    simple = fit(sparse, method="simple", searcher=searcher, input="rank", trials=5)
+    assert fitted.own.tolist() == [True, True, True, False, False, False]
+    assert np.array_equal(fitted.fallback, simple.fallback)
+    assert np.array_equal(fitted.table[3:], np.tile(simple.fallback, (3, 1)))
+    assert fitted.notes == ("3 of 6 groups have no validation queries: global weights",)
+
+
+def test_or_equal_weights_if_asked(sparse):
+    fitted = fit(sparse, fallback="uniform", input="rank", regularise="none")
+    assert fitted.fallback.tolist() == [1, 1, 1]
+    assert fitted.table[3:].tolist() == [[1, 1, 1]] * 3
+    assert fitted.notes == ("3 of 6 groups have no validation queries: uniform weights",)
+    simple = fit(sparse, method="simple", fallback="uniform", input="rank")
+    assert simple.fallback.tolist() == fit(sparse, method="simple", input="rank").fallback.tolist()
+    assert simple.notes == ()
+
+
+def test_basic_knows_no_global_weights(sparse):
+    fitted = fit(sparse, method="basic", searcher="random", trials=4)
+    assert fitted.own.tolist() == [True, True, True, False, False, False]
+    assert fitted.table[3:].tolist() == [[1, 1, 1]] * 3
+    assert fitted.notes == ("3 of 6 groups have no validation queries: uniform weights",)
+
+
+# --- groupings ------------------------------------------------------------------------------------------------------
+
+
+def test_one_group_per_relation():
+    packed = random_case(3, n_queries=12).packed
+    fitted = fit(packed, group="relation", input="rank", regularise="none")
+    assert fitted.grouping.labels == ("r0", "r1")
+    assert fitted.settings["grouping"] == "relation"
+    found = sweep(
+        Views(packed),
+        [np.flatnonzero(packed.queries.relation == r) for r in (0, 1)],
+        "rank",
+        incumbents=[fitted.fallback],
+    )
+    assert fitted.table.tolist() == [result.weights.tolist() for result in found]
+
+
+def test_a_users_groups(tmp_path):
+    file = tmp_path / "groups.tsv"
+    file.write_text("r0\tboth\nr1\tboth\n")
+    packed = replace(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
+    fitted = fit(packed, group=str(file), input="rank", regularise="none")
+    assert fitted.grouping.labels == ("both", "r2")
+    assert fitted.support.tolist() == [12, 0]
+    assert fitted.own.tolist() == [True, False]
+    simple = fit(packed, method="simple", input="rank")
+    assert mrr(fitted.answer_ranks(packed).realistic) >= mrr(simple.answer_ranks(packed).realistic)
+
+
+def test_unknown_groupings_are_refused():
+    with pytest.raises(DatasetError, match="unknown grouping 'relatoin': expected 'relation-direction', 'relation'"):
+        fit(random_case(0).packed, group="relatoin")
+
+
+# --- traces ---------------------------------------------------------------------------------------------------------
+
+
+def assert_monotone(trace):
+    assert trace.shape[1] == 3
+    assert (np.diff(trace, axis=0) >= -1e-15).all()
+    assert (trace >= 0).all()
+
+
+@pytest.mark.parametrize(("method", "searcher"), [("simple", "sweep"), ("dsc", "sweep"), ("simple", "random"),
+                                                  ("dsc", "random"), ("basic", "random"), ("dsc", "tpe")])  # fmt: skip
+def test_traces_rise_from_equal_weights_to_the_validation_mrr(method, searcher):
+    packed = random_case(9, n_queries=20, n_candidates=15).packed
+    fitted = fit(packed, method=method, searcher=searcher, input="log", regularise="none", trials=7)
+    assert_monotone(fitted.trace)
+    equal = fit(packed, method="mean", input="log")
+    assert fitted.trace[0, 2] == pytest.approx(mrr(equal.answer_ranks(packed).realistic), rel=1e-12)
+    assert fitted.trace[-1, 2] == pytest.approx(mrr(fitted.answer_ranks(packed).realistic), rel=1e-12)
+    if searcher != "sweep":
+        assert fitted.trace[-1, 1] == 7 * (fitted.own.sum() if method == "dsc" else 1)
+
+
+def test_a_fit_that_ends_at_the_global_weights_has_the_trace_of_their_search():
+    packed = random_case(9, n_queries=20, n_candidates=15).packed
+    fitted = fit(packed, input="log", regularise="inf")
+    assert_monotone(fitted.trace)
+    assert len(fitted.trace) >= 2
+    assert fitted.trace[-1, 2] == pytest.approx(mrr(fitted.answer_ranks(packed).realistic), rel=1e-12)
+
+
+def test_baselines_have_no_trace():
+    assert fit(random_case(1).packed, method="mean").trace.shape == (0, 3)
+
+
+def test_groups_traces_are_merged_in_time_and_thinned(monkeypatch):
+    found = [
+        Found(uniform(2), 3.0, np.array([[0.5, 1.0, 1.0], [1.0, 4.0, 2.0], [3.0, 6.0, 3.0]])),
+        Found(uniform(2), 2.0, np.array([[0.1, 1.0, 2.0], [2.0, 9.0, 2.0]])),
+    ]
+    expected = [[0.0, 2.0, 0.6], [1.0, 5.0, 0.8], [2.0, 13.0, 0.8], [3.0, 15.0, 1.0]]
+    assert fit_module._overall_trace(found, 5) == pytest.approx(np.array(expected))
+    monkeypatch.setattr(fit_module, "TRACE_POINTS", 2)
+    assert fit_module._overall_trace(found, 5) == pytest.approx(np.array([expected[0], expected[-1]]))
+
+
+# --- progress -------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_of_every_phase():
+    progress = Recorder()
+    fit(random_case(3, n_queries=12).packed, progress=progress)
+    described = [description for description, _, _ in progress.tasks]
+    assert described[0] == "cross-validation"
+    assert {"searching weights", "finishing exactly"} <= set(described)
+    for _, total, done in progress.tasks:
+        assert sum(done) == pytest.approx(total)
+
+
+# --- wrong requests -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "dcs"}, "unknown method 'dcs'; did you mean 'dsc'?"),
+        ({"method": "everything"}, "unknown method 'everything'; known are 'mean', 'mrr-mean', 'stacking'"),
+        ({"searcher": "sweap"}, "unknown searcher 'sweap'; did you mean 'sweep'?"),
+        ({"input": "scores"}, "unknown input 'scores'; did you mean 'score'?"),
+        ({"fallback": "mean"}, "unknown fallback 'mean'; known are 'global', 'uniform'"),
+        ({"trials": 0}, "trials is 0, expected at least 1"),
+        ({"seed": -1}, "seed is -1, expected at least 0"),
+        ({"method": "basic"}, "method 'basic' searches all groups jointly, and with the sweep that would be 'dsc'"),
+        ({"regularise": "some"}, "regularise is 'some', expected auto, none, or a number κ of at least 0"),
+        ({"regularise": -0.5}, "regularise is -0.5, expected auto, none, or a number κ of at least 0"),
+        ({"regularise": "nan"}, "regularise is 'nan', expected"),
+        ({"regularise": None}, "regularise is None, expected"),
+        ({"regularise": "some", "method": "simple"}, "regularise is 'some', expected"),
+        ({"regularise": "some", "searcher": "tpe"}, "regularise is 'some', expected"),
+        ({"jobs": 0}, "jobs is 0, expected at least 1"),
+        ({"jobs": -1}, "jobs is -1, expected at least 1"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        fit(random_case(0).packed, **changes)
+
+
+def test_settings_can_be_given_whole_and_changed():
+    settings = FitSettings(method="mean", input="log")
+    assert fit(random_case(0).packed, settings).input == "log"
+    assert fit(random_case(0).packed, settings, input="sqrt").input == "sqrt"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kappas"),
+    [
+        ({}, KAPPAS),
+        ({"regularise": "none"}, (0.0,)),
+        ({"searcher": "tpe"}, (0.0,)),
+        ({"searcher": "tpe", "regularise": "2.5"}, (2.5,)),
+        ({"regularise": "inf"}, (math.inf,)),
+        ({"regularise": 0}, (0.0,)),
+        ({"method": "simple"}, (math.inf,)),
+        ({"method": "simple", "regularise": 3}, (math.inf,)),
+    ],
+)
+def test_strengths_to_choose_from(settings, kappas):
+    assert FitSettings(**settings).kappas() == kappas
+
+
+def test_inputs_to_choose_from():
+    packed = random_case(0).packed
+    assert FitSettings().inputs(packed) == NAMES
+    assert FitSettings().inputs(without_gaps(packed)) == NAMES[:-1]
+    assert FitSettings(searcher="random").inputs(packed) == ("rank",)
+    assert FitSettings(method="greedy").inputs(packed) == ("rank",)
+    assert FitSettings(method="greedy", input="score").inputs(packed) == ("score",)
+
+
+def test_scores_need_gaps():
+    with pytest.raises(RanksError, match="input 'score' needs score gaps, and these packed ranks have none"):
+        fit(without_gaps(random_case(0).packed), input="score")
+
+
+@pytest.mark.parametrize("method", ["dsc", "mean"])
+def test_an_empty_validation_split_is_refused(method):
+    empty = random_case(0).packed.select_queries(np.array([], dtype=np.int64))
+    with pytest.raises(RanksError, match="the valid split of 'toy' has no queries, and weights are fitted on them"):
+        fit(empty, method=method)
+
+
+@pytest.mark.parametrize("method", ["dsc", "mean"])
+def test_too_many_models_are_refused(method):
+    packed = random_case(0).packed
+    many = replace(
+        packed,
+        models=tuple(f"m{i}" for i in range(128)),
+        answer=np.tile(packed.answer[:1], (128, 1)),
+        contested=np.tile(packed.contested[:1], (128, 1)),
+    )
+    with pytest.raises(RanksError, match="128 models are too many for exact sums"):
+        fit(without_gaps(many), method=method)

@@ -1,0 +1,183 @@
+"""The search: what it finds is worth what it says, and never less than what was known before."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relens.ensemble import pairs as pairs_module
+from relens.ensemble import search
+from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
+from relens.ensemble.pairs import Reduction, Views
+from relens.ensemble.search import Found, sweep
+from tests import strategies
+from tests.ensemble import oracles
+from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
+
+pytestmark = [
+    pytest.mark.kernels,
+    # Without the JIT, the quotient of a pair that is level all along the line, which nobody looks at, warns.
+    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
+]
+few = settings(max_examples=25, deadline=None)
+
+
+@pytest.fixture(params=["whole", "thinned"])
+def reduction(request, monkeypatch):
+    """Search on all pairs, or on far fewer in both phases."""
+    if request.param == "thinned":
+        thin_everything(monkeypatch)
+    return request.param
+
+
+def thin_everything(patch):
+    patch.setattr(pairs_module, "WIDE", Reduction(1, 1))
+    patch.setattr(pairs_module, "FINE", Reduction(2, 1))
+    patch.setattr(search, "LOSSLESS_LIMIT", 0)
+
+
+def assert_found(case, members, name, found: Found, incumbents=()):
+    """The value is the oracle's at the weights, and nothing known before is better."""
+    n = case.packed.n_models
+    assert found.weights.dtype == np.int64
+    assert found.weights.shape == (n,)
+    assert found.weights.min() >= 0
+    assert 0 < found.weights.max() <= WEIGHT_LIMIT
+    exact = oracles.reciprocal_sum(case, members, found.weights.tolist(), name)
+    assert found.value == pytest.approx(float(exact), rel=1e-12)
+    for known in (uniform(n), *vertices(n), *incumbents):
+        assert exact >= oracles.reciprocal_sum(case, members, known.tolist(), name)
+    start = oracles.reciprocal_sum(case, members, [1] * n, name)
+    assert found.trace[0, 2] == pytest.approx(float(start), rel=1e-12)
+    assert found.trace[-1, 2] == found.value
+    assert (np.diff(found.trace, axis=0) >= 0).all()
+    assert found.trace[0, 0] >= 0
+    assert found.trace[0, 1] == 1
+
+
+@few
+@given(st.data(), st.sampled_from(NAMES), st.booleans())
+def test_found_is_worth_its_value_and_never_less_than_what_was_known(data, name, thinned):
+    case = data.draw(cases())
+    incumbents = [np.array(data.draw(strategies.weights(case.packed.n_models)), dtype=np.int64)]
+    groups = groups_of(case)
+    with pytest.MonkeyPatch.context() as patch:
+        if thinned:
+            thin_everything(patch)
+        found = sweep(Views(case.packed), groups, name, incumbents=incumbents)
+    assert len(found) == len(groups)
+    for members, result in zip(groups, found, strict=True):
+        assert_found(case, members, name, result, incumbents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_longer_queries(name, reduction):
+    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    groups = groups_of(case)
+    for members, result in zip(groups, sweep(Views(case.packed), groups, name), strict=True):
+        assert_found(case, members, name, result)
+
+
+def test_an_incumbent_that_no_ascent_would_meet_is_kept():
+    """An incumbent better than everything a thinned search finds must survive it."""
+    case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None, n_relations=1)
+    everything = case.everything
+    best = sweep(Views(case.packed), [everything], "rank")[0]
+    with pytest.MonkeyPatch.context() as patch:
+        thin_everything(patch)
+        patch.setattr(search, "ROUNDS", 0)
+        poor = sweep(Views(case.packed), [everything], "rank")[0]
+        kept = sweep(Views(case.packed), [everything], "rank", incumbents=[best.weights])[0]
+    assert poor.value < best.value
+    assert kept.value == best.value
+    assert np.array_equal(kept.weights, best.weights)
+
+
+@pytest.mark.parametrize("name", ["rank", "log", "score"])
+@pytest.mark.parametrize("lossless", [True, False])
+def test_workers_change_nothing(name, lossless, reduction):
+    case = random_case(5, n_models=3, n_queries=16, n_candidates=20, n_relations=3)
+    [np.array([1, 2, 3])]
+    for groups in (groups_of(case), [case.everything]):
+        one, many = (
+            sweep(
+                Views(case.packed, jobs), groups, name, incumbents=[np.array([1, 2, 3])], lossless=lossless, jobs=jobs
+            )
+            for jobs in (1, 4)
+        )
+        for left, right in zip(one, many, strict=True):
+            assert np.array_equal(left.weights, right.weights)
+            assert left.value == right.value
+            assert np.array_equal(left.trace[:, 1:], right.trace[:, 1:])
+
+
+def test_the_order_of_groups_and_their_company_change_nothing(reduction):
+    case = random_case(6, n_queries=18, n_candidates=15, n_relations=3)
+    groups = groups_of(case)
+    forth = sweep(Views(case.packed), groups, "sqrt")
+    back = sweep(Views(case.packed), groups[::-1], "sqrt")[::-1]
+    alone = [sweep(Views(case.packed), [members], "sqrt")[0] for members in groups]
+    for results in zip(forth, back, alone, strict=True):
+        assert len({tuple(result.weights) for result in results}) == 1
+        assert len({result.value for result in results}) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_model_has_nothing_to_search(name):
+    case = random_case(1, n_models=1, n_queries=5)
+    (found,) = sweep(Views(case.packed), [case.everything], name)
+    assert found.weights.tolist() == [1]
+    assert_found(case, case.everything, name, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_query(name):
+    case = random_case(2, n_queries=1, n_candidates=12)
+    (found,) = sweep(Views(case.packed), [np.array([0])], name)
+    assert_found(case, [0], name, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_contested(name):
+    case = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0])
+    assert case.packed.n_contested == 0
+    found = sweep(Views(case.packed), [np.array([0]), np.array([1])], name, jobs=2)
+    assert [result.value for result in found] == [1.0, 1 / 3]
+    assert [result.weights.tolist() for result in found] == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_candidates_tied(name):
+    case = pack([np.zeros((2, 7))] * 3, [3, 6])
+    (found,) = sweep(Views(case.packed), [np.arange(2)], name)
+    assert found.value == 4 / 8
+    assert_found(case, [0, 1], name, found)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_no_groups(jobs):
+    assert sweep(Views(random_case(0).packed), [], "rank", jobs=jobs) == []
+
+
+def test_without_the_exact_finish_values_are_those_of_the_wide_view():
+    case = random_case(9, n_queries=10, n_candidates=40, levels=None, n_relations=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs_module, "WIDE", Reduction(3, 2))
+        views = Views(case.packed)
+        (found,) = sweep(views, [case.everything], "rank", lossless=False)
+    pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
+    assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
+    assert found.trace.shape == (1, 3)
+
+
+def test_complementary_models_are_combined():
+    """Each model ranks half of the queries first and the rest second to one decoy: together they get all right."""
+    first, second = np.zeros((4, 6)), np.zeros((4, 6))
+    for q in range(4):
+        sure, unsure = (first, second) if q % 2 else (second, first)
+        sure[q, 0], sure[q, 1:] = 1.0, np.linspace(0.0, 0.3, 5)
+        unsure[q, 0], unsure[q, 1:] = 0.5, [0.6, 0.1, 0.1, 0.1, 0.1]
+    case = pack([first, second], [0] * 4, scales=[0.001, 0.001])
+    (found,) = sweep(Views(case.packed), [case.everything], "score")
+    assert found.value == 4.0
+    assert max(oracles.reciprocal_sum(case, range(4), v.tolist(), "score") for v in vertices(2)) == 3

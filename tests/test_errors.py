@@ -1,0 +1,62 @@
+"""Errors by kind, and the hint that names what was probably meant."""
+
+import pickle
+
+import pytest
+
+from relens.errors import (
+    DatasetError,
+    InputError,
+    MissingExtraError,
+    RanksError,
+    RelensError,
+    WeightsError,
+    nearest,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("wn18r", ["wn18rr", "fb15k-237"], "did you mean 'wn18rr'?"),
+        ("WN18RR", ["wn18rr", "fb15k-237"], "did you mean 'wn18rr'?"),
+        ("rotate", ["RotatE", "TransE"], "did you mean 'RotatE'?"),
+        ("model-1", ["model-3", "model-2", "other"], "did you mean 'model-3' or 'model-2'?"),
+        ("zzz", ["abc", "def"], "known are 'abc', 'def'"),
+        ("", ["abc"], "known are 'abc'"),
+        ("x", [], "there are none"),
+        ("it's", ["its"], "did you mean 'its'?"),
+    ],
+)
+def test_the_hint_names_what_is_near(name, known, hint):
+    assert nearest(name, known) == hint
+
+
+def test_the_hint_is_short_whatever_is_known():
+    assert nearest("zzz", [f"a{i}" for i in range(12)]).endswith("'a11'")
+    many = nearest("zzz", (f"a{i}" for i in range(500)))
+    assert many == "known are " + ", ".join(f"'a{i}'" for i in range(12)) + ", …"
+    assert nearest("model", [f"model{i}" for i in range(9)]).count("model") == 3
+    assert nearest("model", [f"model{i}" for i in range(9)], limit=1).count("model") == 1
+
+
+@pytest.mark.parametrize("kind", [DatasetError, RanksError, WeightsError])
+def test_wrong_input_is_a_value_error_of_ours(kind):
+    assert issubclass(kind, InputError)
+    assert issubclass(kind, RelensError)
+    assert issubclass(kind, ValueError)
+
+
+def test_a_missing_extra_says_what_to_install_and_is_not_the_inputs_fault():
+    error = MissingExtraError("searcher 'tpe'", "tpe")
+    assert str(error) == "searcher 'tpe' needs an optional dependency: pip install 'relens[tpe]'"
+    assert isinstance(error, RelensError)
+    assert isinstance(error, ImportError)
+    assert not isinstance(error, InputError)
+
+
+@pytest.mark.parametrize("error", [MissingExtraError("method 'stacking'", "stacking"), WeightsError("a: found 1")])
+def test_errors_cross_from_worker_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)

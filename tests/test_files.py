@@ -1,0 +1,374 @@
+"""Files appear whole or not at all, whatever interrupts the writing; arrays never come from pickles."""
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relens import files
+from relens.errors import InputError, RelensError
+from relens.files import open_npy, read_json, whole_file, whole_folder, write_json, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_half(place: AbstractContextManager[Path], inner: str, error: BaseException) -> None:
+    with place as aside:
+        (aside / inner).write_text("half")
+        raise error
+
+
+def replace_folder(path: Path, content: str) -> None:
+    with whole_folder(path) as aside:
+        (aside / "x").write_text(content)
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_whole_file_replaces_the_old_one(tmp_path):
+    path = tmp_path / "new" / "folder" / "a.txt"
+    write_text(path, "first\n")
+    write_text(path, "second ü\n")
+    assert path.read_bytes() == "second ü\n".encode()
+    assert names(path.parent) == ["a.txt"]
+
+
+def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with whole_file(path) as aside:
+        aside.write_text("half")
+        assert path.read_text() == "old"
+        assert aside.parent == tmp_path  # or the rename would not be one step
+    assert path.read_text() == "half"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)])
+def test_an_interrupted_file_leaves_the_old_one_and_no_debris(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(type(error)):
+        write_half(whole_file(path), "", error)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
+def test_an_interrupted_folder_leaves_the_old_one_and_no_debris(tmp_path, error):
+    path = tmp_path / "store"
+    path.mkdir()
+    (path / "a").write_text("old")
+    with pytest.raises(type(error)):
+        write_half(whole_folder(path), "a", error)
+    assert names(tmp_path) == ["store"]
+    assert names(path) == ["a"]
+    assert (path / "a").read_text() == "old"
+
+
+def test_a_whole_folder_replaces_the_old_one(tmp_path):
+    path = tmp_path / "deep" / "store"
+    for content in ("old", "new"):
+        with whole_folder(path) as aside:
+            (aside / content).write_text(content)
+            (aside / "inner").mkdir()
+            (aside / "inner" / "x").write_text(content)
+    assert names(path) == ["inner", "new"]
+    assert (path / "inner" / "x").read_text() == "new"
+    assert names(tmp_path / "deep") == ["store"]
+
+
+@pytest.mark.parametrize("broken", ["replace", "fsync", "chmod"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_full_disk_leaves_the_old_and_says_what_to_do(tmp_path, monkeypatch, kind, broken):
+    path = tmp_path / "a"
+    if kind == "file":
+        path.write_text("old")
+    else:
+        path.mkdir()
+        (path / "x").write_text("old")
+    monkeypatch.setattr(files.os, broken, full_disk)
+    message = rf"cannot write {path}: No space left on device\. Nothing was changed there; free some space or choose"
+    write = write_text if kind == "file" else replace_folder
+    with pytest.raises(RelensError, match=message) as raised:
+        write(path, "new")
+    assert not isinstance(raised.value, InputError)  # the request was right: exit code 1, not 2
+    assert isinstance(raised.value.__cause__, OSError)
+    assert (path if kind == "file" else path / "x").read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_folder_that_cannot_take_its_place_gives_it_back(tmp_path, monkeypatch, error):
+    path = tmp_path / "store"
+    path.mkdir()
+    (path / "a").write_text("old")
+    replace = os.replace
+
+    def fails_for_the_new_one(source: Path, target: Path) -> None:
+        if target == path and source.suffix == ".part":
+            raise error
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", fails_for_the_new_one)
+    with pytest.raises((RelensError, KeyboardInterrupt)):
+        replace_folder(path, "new")
+    assert (path / "a").read_text() == "old"
+    assert names(tmp_path) == ["store"]
+
+
+def test_an_interrupt_after_the_old_folder_stepped_aside_brings_it_back(tmp_path, monkeypatch):
+    path = tmp_path / "store"
+    path.mkdir()
+    (path / "a").write_text("old")
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        replace(source, target)
+        if target.name == "was":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_folder(path, "new")
+    assert (path / "a").read_text() == "old"
+    assert names(tmp_path) == ["store"]
+
+
+@pytest.mark.parametrize("write", [lambda path: write_text(path, "x"), lambda path: whole_folder(path).__enter__()])
+def test_a_place_that_cannot_hold_files_is_named(tmp_path, write):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RelensError, match=rf"cannot write {tmp_path}/file/a.*choose another place"):
+        write(tmp_path / "file" / "a")
+
+
+def test_a_folder_is_no_file_to_replace(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RelensError, match=r"cannot write .*folder: Is a directory"):
+        write_text(tmp_path / "folder", "x")
+    assert names(tmp_path) == ["folder"]
+
+
+IN_A_SMALL_SPACE = """
+import resource, sys
+from pathlib import Path
+from relens.errors import RelensError
+from relens.files import whole_folder, write_json
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+target = Path(sys.argv[1])
+try:
+    write_json(target / "a.json", list(range(10_000)))
+except RelensError as error:
+    print(error)
+try:
+    with whole_folder(target / "store") as aside:
+        (aside / "first").write_bytes(bytes(100))
+        (aside / "second").write_bytes(bytes(100_000))
+except RelensError as error:
+    print(error)
+"""
+
+
+def test_a_real_limit_on_the_size_of_files_leaves_the_old(tmp_path):
+    write_json(tmp_path / "a.json", [1])
+    with whole_folder(tmp_path / "store") as aside:
+        (aside / "first").write_text("old")
+    command = [sys.executable, "-c", IN_A_SMALL_SPACE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first.startswith(f"cannot write {tmp_path}/a.json: File too large. Nothing was changed there; free some")
+    assert second.startswith(f"cannot write {tmp_path}/store: File too large. Nothing was changed there; free some")
+    assert json.loads((tmp_path / "a.json").read_text()) == [1]
+    assert names(tmp_path) == ["a.json", "store"]
+    assert (tmp_path / "store" / "first").read_text() == "old"
+
+
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from relens.files import whole_file
+with whole_file(Path(sys.argv[1])) as aside:
+    aside.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("sent", "debris"), [(signal.SIGINT, 0), (signal.SIGKILL, 1)])
+def test_a_signal_leaves_the_old_file(tmp_path, sent, debris):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    command = [sys.executable, "-c", ENDLESS, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"writing\n"
+        process.send_signal(sent)
+        assert process.wait(timeout=10) != 0
+    assert path.read_text() == "old"
+    assert len(names(tmp_path)) == 1 + debris  # a killed process cannot tidy up; the next name is another one
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "file", "x")
+        with whole_folder(tmp_path / "folder") as aside:
+            (aside / "x").write_text("x")
+        assert os.umask(0o027) == 0o027  # asking for the mask did not change it
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+
+
+def test_a_link_stays_and_the_file_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "a.txt").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "a.txt")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "far" / "a.txt").read_text() == "new"
+    assert names(tmp_path / "far") == ["a.txt"]
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(path.read_text()))
+    reader.start()
+    write_text(path, "through\n")
+    reader.join(timeout=10)
+    assert read == ["through\n"]
+    assert path.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
+    path = tmp_path / "a.txt"
+    texts = [str(i) * 10_000 for i in range(8)]
+    threads = [threading.Thread(target=write_text, args=(path, text)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() in texts
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_json_comes_back_and_has_no_nan(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"ü": [1, 0.1, None]})
+    assert read_json(path, "thing") == {"ü": [1, 0.1, None]}
+    assert "ü" in path.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="Out of range float values"):
+        write_json(path, {"x": float("nan")})
+    assert read_json(path, "thing") == {"ü": [1, 0.1, None]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "thing .*a.json is not readable JSON: Expecting property name.*line 1 column 2"),
+        (b"", "thing .*a.json is not readable JSON: Expecting value"),
+        (b"\xff\xfe", "thing .*a.json is not readable JSON: 'utf-8' codec can't decode byte 0xff"),
+        (b"[1]", "thing .*a.json holds list, expected a JSON object"),
+        (b"null", "thing .*a.json holds NoneType, expected a JSON object"),
+        (b"[" * 100_000, "thing .*a.json is not readable JSON: .*recursion"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "thing .*a.json is not readable JSON: .*4300 digits"),
+    ],
+    ids=["cut", "empty", "binary", "list", "null", "deep", "long number"],
+)
+def test_what_is_no_json_object_is_refused_by_name(tmp_path, content, message):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_json(tmp_path / "a.json", "thing")
+
+
+def test_missing_and_unreadable_json_are_told_apart(tmp_path):
+    with pytest.raises(InputError, match=r"thing .*none\.json does not exist"):
+        read_json(tmp_path / "none.json", "thing")
+    with pytest.raises(InputError, match=f"thing {tmp_path} cannot be read: Is a directory"):
+        read_json(tmp_path, "thing")
+
+
+def test_npy_is_mapped_and_read_only(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int16).reshape(2, 3))
+    array = open_npy(tmp_path / "a.npy")
+    assert isinstance(array, np.memmap)
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert not array.flags.writeable
+    np.save(tmp_path / "empty.npy", np.empty((0, 3)))
+    assert open_npy(tmp_path / "empty.npy").shape == (0, 3)
+
+
+def write_bad_npy(path: Path, kind: str) -> None:
+    if kind == "pickled":
+        np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    elif kind == "archive":
+        with path.open("wb") as file:
+            np.savez(file, a=np.arange(3))
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        np.save(path, np.arange(100))
+        whole = path.read_bytes()
+        broken = {
+            "truncated": whole[:-1],
+            "header only": whole[:40],
+            "empty": b"",
+            "text": b"0.1 0.2\n",
+            "archive broken": b"PK\x03\x04" + whole,
+        }
+        path.write_bytes(broken[kind])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pickled", "archive", "folder", "truncated", "header only", "empty", "text", "archive broken"],
+)
+def test_what_is_no_plain_npy_is_refused_with_a_remedy(tmp_path, kind):
+    path = tmp_path / "a.npy"
+    write_bad_npy(path, kind)
+    refusal = rf"{path} cannot be read as a plain \.npy array \(.+\)\. .*pickled or truncated files are refused"
+    with pytest.raises(InputError, match=refusal + r"\. Write it again with numpy\.save"):
+        open_npy(path)
+
+
+def test_a_pickle_is_never_run(tmp_path):
+    class Evil:
+        def __reduce__(self) -> tuple:
+            return Path.touch, (tmp_path / "run",)
+
+    np.save(tmp_path / "a.npy", np.array([Evil()], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="cannot be read as a plain"):
+        open_npy(tmp_path / "a.npy")
+    assert names(tmp_path) == ["a.npy"]
+
+
+def test_a_missing_npy_is_named(tmp_path):
+    with pytest.raises(InputError, match=rf"^{tmp_path}/none\.npy does not exist$"):
+        open_npy(tmp_path / "none.npy")
+
+
+def test_writing_flushes_to_the_disk_before_the_rename(tmp_path, monkeypatch):
+    order: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(files.os, "fsync", lambda handle: (order.append("fsync"), fsync(handle)))
+    monkeypatch.setattr(files.os, "replace", lambda *paths: (order.append("replace"), replace(*paths)))
+    write_text(tmp_path / "a", "x")
+    assert order == ["fsync", "replace"]
+    assert time.time() - (tmp_path / "a").stat().st_mtime < 60
