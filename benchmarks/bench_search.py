@@ -34,7 +34,7 @@ EVALUATIONS = 15
 """Repeats of everything that takes milliseconds."""
 WARM_UP_TRIPLES = 64
 SEARCH_TIME_ONLY = ("wn18rr",)
-"""Shapes whose share of contested candidates is so large that only searching counts."""
+"""Shapes of which only the time of a search is asked; all other targets are for FB15k-237's."""
 
 
 @dataclass(frozen=True)
@@ -264,15 +264,13 @@ def targets_of(report: dict[str, Any]) -> list[Target]:
     """Return what this run has to say about the targets; they are meant for two cores."""
     sweep, authors, tpe = report["sweep"], report["authors"], report["tpe"]
     seconds = sweep["median_seconds"]
-    targets: list[Target] = []
+    targets = [Target("seconds of a search", seconds, "at most", 60)]
+    if report["shape"]["name"] in SEARCH_TIME_ONLY:
+        return targets
     if authors:
+        faster = authors["extrapolated"]["seconds"] / seconds
         targets += [
-            Target(
-                "times faster than the authors' procedure",
-                authors["extrapolated"]["seconds"] / seconds,
-                "at least",
-                2000,
-            ),
+            Target("times faster than the authors' procedure", faster, "at least", 2000),
             Target("MRR above the authors' procedure's", authors["mrr_sweep"] - authors["mrr"], "at least", 0),
         ]
     if tpe:
@@ -280,9 +278,6 @@ def targets_of(report: dict[str, Any]) -> list[Target]:
             Target("times faster than relens tpe", tpe["seconds"] / seconds, "at least", 50),
             Target("MRR above relens tpe's", sweep["mrr"] - tpe["mrr"], "at least", 0),
         ]
-    targets.append(Target("seconds of a search", seconds, "at most", 60))
-    if report["shape"]["name"] in SEARCH_TIME_ONLY:
-        return targets
     growth = report["growth"]["exponents"]
     return [
         *targets,

@@ -123,8 +123,10 @@ def test_no_held_out_query_influences_the_fit_of_its_fold(monkeypatch, name):
 @pytest.mark.kernels
 def test_held_out_sums_are_those_of_the_shrunk_weights(monkeypatch):
     case = random_case(5, n_queries=14, n_candidates=12)
-    packed, group = case.packed, group_of(case.packed)
-    held_out = folds(packed.queries.triple, 0) == 0
+    # Group 1 occurs among the held-out queries alone, groups 0 and 2 nowhere.
+    held_out = folds(case.packed.queries.triple, 0) == 0
+    packed, group = case.packed, np.where(held_out & (group_of(case.packed) == 0), 1, group_of(case.packed) + 3)
+    assert (group == 1).any()
     seen = spy_on_fits(monkeypatch)
     kappas = (0.0, 4.0, math.inf)
     sums = crossval._held_out_sums(Views(packed), group, held_out, "rank", kappas, 1)

@@ -1,185 +1,292 @@
-"""Weights in other people's forms: there and back, and what is refused on the way in."""
+"""Weights in other people's forms come back as they left, and what cannot be meant is refused with file and place."""
 
-import re
+import csv
+import io
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from relens.ensemble.exchange import FALLBACK_LABEL, export_csv, export_npy, import_csv, import_npy
-from relens.ensemble.fit import fit
-from relens.errors import InputError, RanksError, WeightsError
-from tests.ensemble.cases import random_case
+from relens.data.groups import Grouping
+from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
+from relens.ensemble.grid import WEIGHT_LIMIT
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import DatasetError, InputError, RanksError, RelensError, WeightsError
+from tests import simulated
 
-
-@pytest.fixture
-def packed():
-    """Ranks of three models for three relations, the last one without queries."""
-    return replace(random_case(1, n_queries=12).packed, relations=("r0", "r1", "r2"))
-
-
-def share(table):
-    return table / table.sum(axis=-1, keepdims=True)
-
-
-# --- the authors' tables ----------------------------------------------------------------------------------------------
+VALID = simulated.packed("valid")
+MODELS = VALID.models
+R = len(VALID.relations)
+BY_RELATION = Grouping.by_relation(VALID.relations)
+BY_DIRECTION = Grouping.by_relation_and_direction(VALID.relations)
 
 
-def test_a_table_by_relation_and_direction_has_tails_first_and_heads_after(packed, tmp_path):
-    path = tmp_path / "w.npy"
-    table = np.arange(1.0, 19.0).reshape(6, 3)
-    np.save(path, table)
-    weights = import_npy(path, packed, packed.models)
-    assert weights.grouping.scheme == "relation-direction"
-    assert weights.own.all()
-    for r in range(3):
-        for row, direction in ((r, "tail"), (r + 3, "head")):
-            found = weights.table[weights.grouping.labels.index(f"r{r} [{direction}]")]
-            assert share(found) == pytest.approx(share(table[row]), rel=1e-5)
-    export_npy(weights, tmp_path / "again.npy")
-    assert np.load(tmp_path / "again.npy") == pytest.approx(share(table), rel=1e-5)
+def weights_of(grouping: Grouping, table: object, own: object = None, fallback: object = (1, 1, 1)) -> EnsembleWeights:
+    has_own = np.ones(len(grouping), dtype=bool) if own is None else np.array(own)
+    rows = np.where(has_own[:, None], np.array(table, dtype=np.int64), np.array(fallback, dtype=np.int64))
+    return EnsembleWeights(
+        models=MODELS,
+        relations=VALID.relations,
+        grouping=grouping,
+        table=rows,
+        own=has_own,
+        fallback=np.array(fallback, dtype=np.int64),
+        support=np.bincount(grouping.of(VALID.queries), minlength=len(grouping)),
+        dataset=(VALID.provenance.dataset, VALID.provenance.fingerprint),
+    )
 
 
-def test_a_table_by_relation(packed, tmp_path):
-    path = tmp_path / "w.npy"
-    np.save(path, np.array([[1, 0, 0], [0, 2, 2], [1, 1, 1]]))
-    weights = import_npy(path, packed, ["m2", "m0", "m1"], "log")
-    assert weights.models == ("m2", "m0", "m1")
-    assert weights.grouping.labels == ("r0", "r1", "r2")
-    assert weights.table.tolist() == [[2**20, 0, 0], [0, 2**20, 2**20], [2**20] * 3]
-    assert weights.input == "log"
-    assert weights.settings == {"method": "imported", "file": "w.npy", "input": "log"}
-    assert weights.support.sum() == 12
-    assert np.array_equal(weights.of_packed(packed).table[0], [0, 0, 2**20])
+def numbered(grouping: Grouping) -> EnsembleWeights:
+    """Weights that tell every group and model apart."""
+    n = len(grouping)
+    return weights_of(grouping, np.arange(1, 3 * n + 1).reshape(n, 3))
+
+
+vectors = st.lists(st.integers(0, WEIGHT_LIMIT), min_size=3, max_size=3).filter(any)
+
+
+@st.composite
+def all_weights(draw: st.DrawFn) -> EnsembleWeights:
+    grouping = draw(st.sampled_from([BY_RELATION, BY_DIRECTION]))
+    n = len(grouping)
+    table = draw(st.lists(vectors, min_size=n, max_size=n))
+    own = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    return weights_of(grouping, table, own, draw(vectors))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("exchange")
+
+
+@given(weights=all_weights())
+def test_a_csv_comes_back_exactly(folder, weights):
+    path = folder / "w.csv"
+    path.write_text(export_csv(weights), encoding="utf-8")
+    again = import_csv(path, VALID, weights.grouping.scheme)
+    for name in ("table", "own", "fallback", "support"):
+        assert np.array_equal(getattr(again, name), getattr(weights, name))
+    assert (again.models, again.relations, again.dataset) == (weights.models, weights.relations, weights.dataset)
+    assert again.settings == {"method": "imported", "file": "w.csv", "input": "rank"}
+
+
+@given(weights=all_weights())
+def test_an_npy_comes_back_to_the_resolution_of_the_grid(folder, weights):
+    path = folder / "w.npy"
     export_npy(weights, path)
-    assert np.load(path).tolist() == [[1, 0, 0], [0, 0.5, 0.5], pytest.approx([1 / 3] * 3)]
+    table = np.load(path)
+    assert table.dtype == np.float64
+    assert np.allclose(table.sum(axis=1), 1)
+    again = import_npy(path, VALID, MODELS)
+    assert again.grouping.scheme == weights.grouping.scheme
+    assert again.own.all()
+    largest = weights.table.max(axis=1, keepdims=True)
+    assert np.abs(again.table - weights.table / largest * WEIGHT_LIMIT).max() <= 0.5 + 1e-6
 
 
-@pytest.mark.parametrize(("rows", "own"), [(2, [1, 1, 0]), (5, [1, 1, 1, 1, 1, 0])])
-def test_rows_missing_at_the_end_fall_back_to_equal_weights(packed, tmp_path, rows, own):
-    path = tmp_path / "w.npy"
-    np.save(path, np.tile([1.0, 0.0, 0.0], (rows, 1)))
-    weights = import_npy(path, packed, packed.models)
-    assert weights.own.tolist() == own
-    assert weights.table[-1].tolist() == weights.fallback.tolist() == [1, 1, 1]
+def test_csv_has_a_line_per_group_with_weights_of_its_own_and_the_fallback_last():
+    weights = weights_of(BY_RELATION, np.arange(1, 13).reshape(4, 3), [True, False, True, False], (7, 0, 9))
+    assert list(csv.reader(io.StringIO(export_csv(weights)))) == [
+        ["group", "queries", "alpha", "beta", "gamma"],
+        ["relation 0", "6", "1", "2", "3"],
+        ["relation 2", "18", "7", "8", "9"],
+        ["(fallback)", "", "7", "0", "9"],
+    ]
 
 
-def test_a_fit_exported_and_imported_ranks_alike(packed, tmp_path):
-    for group in ("relation-direction", "relation"):
-        fitted = fit(packed, input="score", group=group)
-        export_npy(fitted, tmp_path / "w.npy")
-        back = import_npy(tmp_path / "w.npy", packed, packed.models, "score")
-        assert np.abs(back.normalised() - fitted.normalised()).max() < 2e-6
+def test_labels_with_commas_quotes_and_line_breaks_survive_a_csv(tmp_path):
+    awkward = ('a, "b"', "two\nlines", "ü [tail]", " lead")
+    packed = replace(VALID, relations=awkward)
+    weights = replace(numbered(Grouping.by_relation(awkward)), relations=awkward)
+    (tmp_path / "w.csv").write_text(export_csv(weights), encoding="utf-8", newline="")
+    again = import_csv(tmp_path / "w.csv", packed, "relation")
+    assert again.table.tolist() == weights.table.tolist()
+    assert again.own.all()
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.ones(3), "found an array of shape (3,), expected (rows, 3): a column for each of m0, m1, m2 and at most 6"),
-        (np.ones((2, 4)), "found an array of shape (2, 4), expected (rows, 3)"),
-        (np.ones((7, 3)), "found an array of shape (7, 3), expected (rows, 3)"),
-        (np.ones((0, 3)), "found an array of shape (0, 3), expected (rows, 3)"),
-        (np.full((2, 3), "x"), "found values of type <U1, expected real numbers"),
-        (np.ones((2, 3), dtype=complex), "found values of type complex128, expected real numbers"),
-        (np.ones((2, 3), dtype=bool), "found values of type bool, expected real numbers"),
-        (np.array([[1.0, 1, 1], [1, -1, 1]]), "w.npy, row 1: found the negative weight -1"),
-        (np.array([[1.0, 1, 1], [0, 0, 0]]), "w.npy, row 1: all weights of a vector are 0"),
-        (np.array([[np.nan, 1, 1]]), "w.npy, row 0: found NaN or an infinite weight"),
-    ],
-)
-def test_wrong_tables_are_refused_by_name(packed, tmp_path, array, message):
-    path = tmp_path / "w.npy"
-    np.save(path, array)
-    with pytest.raises(WeightsError, match=re.escape(message)):
-        import_npy(path, packed, packed.models)
+def test_rows_of_an_npy_are_tails_then_heads(tmp_path):
+    weights = numbered(BY_DIRECTION)
+    export_npy(weights, tmp_path / "w.npy")
+    table = np.load(tmp_path / "w.npy")
+    assert table.shape == (2 * R, 3)
+    for r in range(R):
+        assert table[r].tolist() == weights.normalised()[BY_DIRECTION.table[r, 0]].tolist()
+        assert table[r + R].tolist() == weights.normalised()[BY_DIRECTION.table[r, 1]].tolist()
+    by_relation = numbered(BY_RELATION)
+    export_npy(by_relation, tmp_path / "w.npy")
+    assert np.load(tmp_path / "w.npy").tolist() == by_relation.normalised().tolist()
 
 
-def test_wrong_models_are_refused(packed, tmp_path):
-    path = tmp_path / "w.npy"
-    np.save(path, np.ones((2, 3)))
-    with pytest.raises(RanksError, match="unknown model 'm9'"):
-        import_npy(path, packed, ["m0", "m1", "m9"])
-    with pytest.raises(WeightsError, match="a model is named twice among m0, m1, m1; each needs one column"):
-        import_npy(path, packed, ["m0", "m1", "m1"])
+def test_a_grouping_from_a_file_leaves_as_relation_and_direction(tmp_path):
+    (tmp_path / "groups.tsv").write_text("relation 0\tx\nrelation 1\tx\n")
+    grouping = Grouping.from_file(tmp_path / "groups.tsv", VALID.relations)
+    weights = weights_of(grouping, np.arange(1, 10).reshape(3, 3))
+    export_npy(weights, tmp_path / "w.npy")
+    again = import_npy(tmp_path / "w.npy", VALID, MODELS)
+    assert again.grouping.scheme == "relation-direction"
+    group = again.grouping.of(VALID.queries)
+    assert np.allclose(again.normalised()[group], weights.normalised()[grouping.of(VALID.queries)], atol=1e-6)
 
 
-def test_pickled_tables_are_refused(packed, tmp_path):
-    path = tmp_path / "w.npy"
-    np.save(path, np.array([{}, None, 1], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="pickled or truncated files are refused"):
-        import_npy(path, packed, packed.models)
+@pytest.mark.parametrize("rows", [1, R - 1, R, R + 1, 2 * R - 1, 2 * R])
+def test_a_short_table_falls_back_to_equal_weights(tmp_path, rows):
+    table = np.arange(1, 3 * rows + 1).reshape(rows, 3)
+    np.save(tmp_path / "w.npy", table)
+    weights = import_npy(tmp_path / "w.npy", VALID, MODELS)
+    by_relation = rows <= R
+    assert weights.grouping.scheme == ("relation" if by_relation else "relation-direction")
+    assert weights.own.sum() == rows
+    assert weights.fallback.tolist() == [1, 1, 1]
+    for r in range(R):
+        for d in (0, 1):
+            row = r if by_relation or d == 0 else r + R
+            expected = table[row] / table[row].sum() if row < rows else np.full(3, 1 / 3)
+            found = weights.normalised()[weights.grouping.table[r, d]]
+            assert np.allclose(found, expected, atol=2 / WEIGHT_LIMIT)
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("group", ["relation", "relation-direction"])
-def test_csv_gives_back_the_same_weights(packed, tmp_path, group):
-    fitted = fit(packed, input="rank", group=group, regularise="none")
-    path = tmp_path / "w.csv"
-    path.write_text(export_csv(fitted), encoding="utf-8")
-    back = import_csv(path, packed, group)
-    assert np.array_equal(back.table, fitted.table)
-    assert np.array_equal(back.own, fitted.own)
-    assert np.array_equal(back.fallback, fitted.fallback)
-    assert np.array_equal(back.answer_ranks(packed).realistic, fitted.answer_ranks(packed).realistic)
-
-
-def written(tmp_path, text, encoding="utf-8"):
-    path = tmp_path / "w.csv"
-    path.write_text(text, encoding=encoding)
-    return path
-
-
-def test_csv_by_hand(packed, tmp_path):
-    """No counts, no fallback, models in another order, fractions, a blank line, a byte-order mark."""
-    path = written(tmp_path, "group,m1,m0,m2\nr1,0.5,1,0\n\nr0,3,0,5\n", "utf-8-sig")
-    weights = import_csv(path, packed, "relation", "score")
-    assert weights.models == ("m1", "m0", "m2")
-    assert weights.table.tolist() == [[3, 0, 5], [2**19, 2**20, 0], [1, 1, 1]]
-    assert weights.own.tolist() == [True, True, False]
-    assert weights.input == "score"
-    assert np.array_equal(weights.of_packed(packed).gap_scales, packed.gap_scales)
-
-
-def test_csv_of_a_subset_of_the_models(packed, tmp_path):
-    weights = import_csv(written(tmp_path, f"group,queries,m2\nr0,,7\n{FALLBACK_LABEL},,3\n"), packed, "relation")
-    assert weights.models == ("m2",)
-    assert weights.table.tolist() == [[7], [3], [3]]
-    assert len(weights.answer_ranks(packed.select_models(["m2"]))) == 12
-
-
-@pytest.mark.parametrize(("huge", "expected"), [("1048577", [2**20, 1]), ("1e300", [2**20, 0])])
-def test_csv_weights_beyond_the_grid_are_put_on_it(packed, tmp_path, huge, expected):
-    weights = import_csv(written(tmp_path, f"group,m0,m1\nr0,{huge},1\n"), packed, "relation")
-    assert weights.table[0].tolist() == expected
+def test_the_columns_of_an_npy_are_the_models_named(tmp_path):
+    np.save(tmp_path / "w.npy", np.tile([3.0, 1.0], (R, 1)).astype(np.float32))
+    weights = import_npy(tmp_path / "w.npy", VALID, ["gamma", "alpha"], "log")
+    assert weights.models == ("gamma", "alpha")
+    assert (weights.input, weights.settings["input"]) == ("log", "log")
+    assert weights.gap_scales.tolist() == VALID.gap_scales[[2, 0]].tolist()
+    ranks = weights.answer_ranks(VALID.select_models(["alpha", "gamma"]))
+    other = replace(weights, models=("alpha", "gamma"), table=weights.table[:, ::-1], fallback=weights.fallback[::-1])
+    other = replace(other, gap_scales=weights.gap_scales[::-1])
+    assert ranks.ahead.tolist() == other.answer_ranks(VALID.select_models(["alpha", "gamma"])).ahead.tolist()
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("table", "message"),
     [
-        ("", "w.csv: the first line is [], expected group, queries and the names of the models"),
-        ("groups,m0\n", "w.csv: the first line is ['groups', 'm0'], expected group"),
-        ("group,queries\n", "w.csv: the first line is ['group', 'queries'], expected group"),
-        ("group,m0\nr0,1,2\n", "w.csv, line 2: found 3 fields, expected 2"),
-        ("group,m0\nr0,1\nr7,1\n", "w.csv, line 3: unknown group 'r7'; known are 'r0', 'r1', 'r2'"),
-        ("group,m0\nr0,1\nr0,2\n", "w.csv, line 3: group 'r0' has two lines; keep one"),
-        ("group,m0\nr0,one\n", "w.csv, line 2: found ['one'], expected numbers"),
-        ("group,m0,m1\nr0,-1,1\n", "w.csv, line 2: found the negative weight -1"),
-        ("group,m0,m1\nr0,0,0\n", "w.csv, line 2: all weights of a vector are 0"),
-        ("group,m0,m1\nr0,nan,1\n", "w.csv, line 2: found NaN or an infinite weight"),
-        ("group,m0,m0\nr0,1,1\n", "w.csv: a model is named twice among m0, m0; each needs one column"),
+        (np.ones(3), r"w\.npy: found an array of shape \(3,\), expected \(rows, 3\): a column for each"),
+        (np.ones((4, 2)), r"w\.npy: found an array of shape \(4, 2\), expected \(rows, 3\)"),
+        (np.ones((9, 3)), r"found an array of shape \(9, 3\), expected .* at most 8 rows, one per relation"),
+        (np.ones((0, 3)), r"found an array of shape \(0, 3\)"),
+        (np.array(1.0), r"found an array of shape \(\)"),
+        (np.array([["a", "b", "c"]]), r"w\.npy: found values of type <U1, expected real numbers"),
+        (np.ones((2, 3), dtype=bool), r"found values of type bool, expected real numbers"),
+        (np.ones((2, 3), dtype=complex), r"found values of type complex128, expected real numbers"),
+        (np.array([[1, 1, 1], [1, -0.5, 1]]), r"w\.npy, row 1: found the negative weight -0\.5, expected"),
+        (np.array([[1, 1, 1], [1, 1, 1], [0, 0, 0]]), r"w\.npy, row 2: all weights of a vector are 0"),
+        (np.array([[np.nan, 1, 1]]), r"w\.npy, row 0: found NaN or an infinite weight, expected finite numbers"),
+        (np.array([[1, 1, 1], [1, np.inf, 1]]), r"w\.npy, row 1: found NaN or an infinite weight"),
+    ],
+)  # fmt: skip
+def test_a_wrong_npy_is_refused_with_file_and_place(tmp_path, table, message):
+    np.save(tmp_path / "w.npy", table)
+    with pytest.raises(WeightsError, match=message):
+        import_npy(tmp_path / "w.npy", VALID, MODELS)
+
+
+def test_npy_files_that_cannot_be_read_are_refused(tmp_path):
+    np.save(tmp_path / "w.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"w\.npy cannot be read as a plain \.npy array"):
+        import_npy(tmp_path / "w.npy", VALID, MODELS)
+    with pytest.raises(InputError, match=r"none\.npy does not exist"):
+        import_npy(tmp_path / "none.npy", VALID, MODELS)
+
+
+@pytest.mark.parametrize(
+    ("models", "error", "message"),
+    [
+        (["alpha", "beta", "gama"], RanksError, r"unknown model 'gama'; did you mean 'gamma'\?"),
+        (["alpha", "beta", "alpha"], WeightsError, r"w\.npy: a model is named twice among alpha, beta, alpha"),
     ],
 )
-def test_wrong_csv_is_refused_with_the_line(packed, tmp_path, text, message):
-    with pytest.raises(WeightsError, match=re.escape(message)):
-        import_csv(written(tmp_path, text), packed, "relation")
+def test_the_models_of_an_npy_are_checked(tmp_path, models, error, message):
+    np.save(tmp_path / "w.npy", np.ones((4, 3)))
+    with pytest.raises(error, match=message):
+        import_npy(tmp_path / "w.npy", VALID, models)
 
 
-def test_files_that_are_no_csv_are_refused(packed, tmp_path):
+HEADER = "group,queries,alpha,beta,gamma\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", WeightsError, r"w\.csv: the first line is \[\], expected group, queries and the names of the models"),
+        ("relation,alpha\n", WeightsError, r"the first line is \['relation', 'alpha'\], expected group"),
+        ("group,queries\n", WeightsError, r"the first line is \['group', 'queries'\]"),
+        (HEADER + "relation 0,6,1,2\n", WeightsError, r"w\.csv, line 2: found 4 fields, expected 5"),
+        (HEADER + "relation 0,6,1,2,3,4\n", WeightsError, r"w\.csv, line 2: found 6 fields, expected 5"),
+        (HEADER + "relation 0,6,1,2,x\n", WeightsError, r"w\.csv, line 2: found \['1', '2', 'x'\], expected numbers"),
+        (HEADER + "relation 0,6,1,2,\n", WeightsError, r"w\.csv, line 2: found \['1', '2', ''\], expected numbers"),
+        (HEADER + "relation 0,6,1,2,3\nrelation 1,6,1,-2,3\n", WeightsError, r"line 3: found the negative weight -2"),
+        (HEADER + "relation 0,6,0,0,0\n", WeightsError, r"line 2: all weights of a vector are 0; at least one model"),
+        (HEADER + "relation 0,6,nan,0,1\n", WeightsError, r"line 2: found NaN or an infinite weight"),
+        (HEADER + "relation 0,6,1,inf,1\n", WeightsError, r"line 2: found NaN or an infinite weight"),
+        (HEADER + "(fallback),,0,0,0\n", WeightsError, r"line 2: all weights of a vector are 0"),
+        (HEADER + "(fallback),,1,0,0\n(fallback),,0,1,0\n", WeightsError, r"group '\(fallback\)' has two lines"),
+        (HEADER + "relation 7,6,1,1,1\n", WeightsError, r"line 2: unknown group 'relation 7'; did you mean"),
+        (HEADER + "relation 0 [tail],6,1,1,1\n", WeightsError, r"unknown group 'relation 0 \[tail\]'; did you mean"),
+        (HEADER + "relation 0,6,1,1,1\nrelation 0,6,1,1,1\n", WeightsError, r"line 3: group 'relation 0' has two"),
+        ("group,alpha,beta,gama\nrelation 0,1,1,1\n", RanksError, r"unknown model 'gama'; did you mean 'gamma'\?"),
+        ("group,alpha,alpha\nrelation 0,1,1\n", WeightsError, r"w\.csv: a model is named twice among alpha, alpha"),
+    ],
+)  # fmt: skip
+def test_a_wrong_csv_is_refused_with_file_and_line(tmp_path, text, error, message):
+    (tmp_path / "w.csv").write_text(text)
+    with pytest.raises(error, match=message):
+        import_csv(tmp_path / "w.csv", VALID, "relation")
+
+
+def test_csv_files_that_cannot_be_read_are_refused(tmp_path):
+    (tmp_path / "w.csv").write_bytes(b"group,alpha\n\xff\xfe,1\n")
+    with pytest.raises(WeightsError, match=r"w\.csv cannot be read as CSV: 'utf-8' codec can't decode"):
+        import_csv(tmp_path / "w.csv", VALID, "relation")
     with pytest.raises(WeightsError, match=r"none\.csv cannot be read as CSV: .*No such file"):
-        import_csv(tmp_path / "none.csv", packed, "relation")
-    path = tmp_path / "w.csv"
-    path.write_bytes(b"group,m0\nr\xff,1\n")
-    with pytest.raises(WeightsError, match=r"w\.csv cannot be read as CSV: 'utf-8' codec"):
-        import_csv(path, packed, "relation")
+        import_csv(tmp_path / "none.csv", VALID, "relation")
+    (tmp_path / "w.csv").write_text(HEADER)
+    with pytest.raises(DatasetError, match="unknown grouping 'relatoin'"):
+        import_csv(tmp_path / "w.csv", VALID, "relatoin")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("1,2,3", [1, 2, 3]),
+        ("1.0,2,3e0", [1, 2, 3]),
+        (f"{WEIGHT_LIMIT},0,1", [WEIGHT_LIMIT, 0, 1]),
+        (f"{2 * WEIGHT_LIMIT},0,{WEIGHT_LIMIT}", [WEIGHT_LIMIT, 0, WEIGHT_LIMIT // 2]),
+        ("0.5,0.25,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
+        ("1e300,5e299,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
+        ("1e-300,5e-301,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
+    ],
+)
+def test_any_numbers_serve_as_weights(tmp_path, written, read):
+    (tmp_path / "w.csv").write_text(f"group,alpha,beta,gamma\nrelation 2,{written}\n")
+    weights = import_csv(tmp_path / "w.csv", VALID, "relation")
+    assert weights.table[2].tolist() == read
+    assert weights.own.tolist() == [False, False, True, False]
+    assert weights.fallback.tolist() == [1, 1, 1]
+
+
+def test_a_csv_from_a_spreadsheet_is_read(tmp_path):
+    text = "group,gamma,queries,alpha\r\nrelation 1,1,,3\r\n\r\n"
+    (tmp_path / "w.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    weights = import_csv(tmp_path / "w.csv", VALID, "relation", "sqrt")
+    assert weights.models == ("gamma", "alpha")
+    assert weights.table[1].tolist() == [1, 3]
+    assert weights.input == "sqrt"
+
+
+def test_an_interrupted_export_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "w.npy"
+    export_npy(numbered(BY_RELATION), path)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RelensError, match=r"cannot write .*w\.npy: No space left on device"):
+        export_npy(numbered(BY_DIRECTION), path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["w.npy"]

@@ -104,7 +104,8 @@ def test_workers_change_nothing(method, searcher, jobs):
     assert np.array_equal(one.fallback, many.fallback)
     assert one.settings == many.settings
     assert one.notes == many.notes
-    assert np.array_equal(one.trace[:, 1:][-1:], many.trace[:, 1:][-1:])
+    # Groups end in any order, and floats add up to almost the same in any order.
+    assert one.trace[-1:, 1:] == pytest.approx(many.trace[-1:, 1:], rel=1e-12)
 
 
 def test_the_baselines_are_the_functions_of_their_names():

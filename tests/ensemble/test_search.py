@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from relens.ensemble import pairs as pairs_module
 from relens.ensemble import search
-from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
+from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
 from relens.ensemble.pairs import Reduction, Views
 from relens.ensemble.search import Found, sweep
 from tests import strategies
@@ -86,6 +86,7 @@ def test_an_incumbent_that_no_ascent_would_meet_is_kept():
     with pytest.MonkeyPatch.context() as patch:
         thin_everything(patch)
         patch.setattr(search, "ROUNDS", 0)
+        patch.setattr(search, "TOPS", 0)
         poor = sweep(Views(case.packed), [everything], "rank")[0]
         kept = sweep(Views(case.packed), [everything], "rank", incumbents=[best.weights])[0]
     assert poor.value < best.value
@@ -160,7 +161,7 @@ def test_no_groups(jobs):
 
 
 def test_without_the_exact_finish_values_are_those_of_the_wide_view():
-    case = random_case(9, n_queries=10, n_candidates=40, levels=None, n_relations=1)
+    case = random_case(8, n_models=4, n_queries=10, n_candidates=40, levels=None, n_relations=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairs_module, "WIDE", Reduction(3, 2))
         views = Views(case.packed)
@@ -168,6 +169,8 @@ def test_without_the_exact_finish_values_are_those_of_the_wide_view():
     pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
     assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
     assert found.trace.shape == (1, 3)
+    ends = [search._ascend(pairs, start, search.WIDE_GAIN)[1] for start in (uniform(4), *near_vertices(4))]
+    assert found.value == max(ends) > min(ends)
 
 
 def test_complementary_models_are_combined():

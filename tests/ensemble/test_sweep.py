@@ -367,6 +367,25 @@ def test_the_ascent_leaves_out_a_model_that_only_hurts():
     assert (weights.tolist(), value) == ([0, 1], pytest.approx(2 / 3))
 
 
+def test_the_ascent_goes_straight_to_the_end_of_a_line_that_beats_its_intervals():
+    """From the left, the intervals of model 0's line have 3/2 and 1, and its end has 5/3."""
+    pairs = problem([[1, 1], [0, -1]], [1, 1], [2, 2], [1, 1])
+    weights, value, trace = ascend_pairs(pairs, [3, 1])
+    assert (weights.tolist(), value) == ([0, 1], pytest.approx(5 / 3))
+    assert trace[:2].tolist() == [[0.0, 1.0], [1.0, pytest.approx(5 / 3)]]
+
+
+def test_an_interval_between_two_points_of_the_grid_is_not_taken():
+    """The answer is first for weights between n : (n + 1) and (n − 1) : n, and no two weights up to 2**20 are."""
+    n = 2**22
+    pairs = problem([[n + 1, -n], [-n, n - 1]], [2], [2], [1, 1])
+    line = oracles.along(pairs, [1, 1], 1)
+    assert line.best_inside == 1 > oracles.value_of_pairs(pairs, [1, 1])
+    weights, value, trace = ascend_pairs(pairs, [1, 1])
+    assert (weights.tolist(), value) == ([1, 1], 0.5)
+    assert trace.tolist() == [[0.0, 0.5], [2.0, 0.5]]
+
+
 def test_the_ascent_from_a_vertex_skips_the_line_that_is_a_point():
     pairs = problem([[1], [-1]], [1], [2], [1])
     weights, value, trace = ascend_pairs(pairs, [1, 0])

@@ -28,14 +28,14 @@ def packed():
 def weights(packed):
     """Weights with and without rows of their own."""
     grouping = Grouping.by_relation_and_direction(RELATIONS)
-    table = np.array([[1, 2, 3], [4, 0, 6], [7, 7, 7], [0, 0, 2**20], [7, 7, 7], [7, 7, 7]])
+    table = np.array([[1, 2, 3], [4, 0, 6], [7, 8, 9], [0, 0, 2**20], [7, 8, 9], [7, 8, 9]])
     return EnsembleWeights(
         models=packed.models,
         relations=RELATIONS,
         grouping=grouping,
         table=table,
         own=np.array([True, True, False, True, False, False]),
-        fallback=np.array([7, 7, 7]),
+        fallback=np.array([7, 8, 9]),
         support=np.array([5, 4, 0, 3, 0, 0]),
         input="score",
         settings={"method": "dsc", "kappa": 10.0, "cross_validation": {"score": {"10.0": 0.5}}},
@@ -95,7 +95,7 @@ def test_files_are_keyed_by_labels_and_say_what_they_are(weights):
     assert (value["kind"], value["format"]) == (KIND, FORMAT)
     assert value["groups"]["né [head]"] == {"queries": 3, "weights": {"m0": 0, "m1": 0, "m2": 2**20}}
     assert "knows [tail]" not in value["groups"]
-    assert value["fallback"] == {"m0": 7, "m1": 7, "m2": 7}
+    assert value["fallback"] == {"m0": 7, "m1": 8, "m2": 9}
     assert value["relations"][1] == {"relation": "né", "tail": "né [tail]", "head": "né [head]"}
 
 
@@ -132,7 +132,7 @@ def test_models_in_another_order_are_aligned_by_name(weights, packed):
     mine = weights.of_packed(turned)
     assert mine.models == ("m2", "m0", "m1")
     assert mine.table.tolist() == weights.table[:, [2, 0, 1]].tolist()
-    assert mine.fallback.tolist() == [7, 7, 7]
+    assert mine.fallback.tolist() == [9, 7, 8]
     assert np.array_equal(mine.gap_scales, turned.gap_scales)
     assert np.array_equal(weights.answer_ranks(turned).realistic, weights.answer_ranks(packed).realistic)
 
@@ -211,7 +211,7 @@ def test_scores_need_gaps(weights, packed):
 def test_relations_without_validation_queries_use_the_fallback(weights, packed):
     n = packed.n_queries
     asked = replace(packed, queries=queries_of([2] * n, [0] * n, [0] * n))
-    expected = answer_ranks(packed, np.array([7, 7, 7]), name="score")
+    expected = answer_ranks(packed, np.array([7, 8, 9]), name="score")
     assert np.array_equal(weights.answer_ranks(asked).realistic, expected.realistic)
 
 

@@ -60,7 +60,7 @@ def evaluate(
     if model is not None:
         evaluation = _one_model(run, model, split, seed, jobs)
     else:
-        name = name or only_weights(run)
+        name = only_weights(run) if name is None else name
         weights = load_weights(run, name)
         packed = run.ranks(split)
         if set(weights.models) < set(packed.models):

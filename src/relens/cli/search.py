@@ -30,7 +30,7 @@ def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_js
     """
     settings = FitSettings(**options)
     run = Run.open(run_path)
-    path = run.weights_path(name or _default_name(settings))
+    path = run.weights_path(_default_name(settings) if name is None else name)
     valid = run.ranks("valid")
     if models:
         valid = valid.select_models(models)

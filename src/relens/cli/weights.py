@@ -36,7 +36,7 @@ def show_weights(
 ) -> None:
     """Show how much each model is trusted in each group; rows sum to 1."""
     run = Run.open(run_path)
-    name = name or only_weights(run)
+    name = only_weights(run) if name is None else name
     found = load_weights(run, name)
     value = found.to_json()
     if relation is not None:
@@ -76,7 +76,7 @@ def weights_table(found: EnsembleWeights, name: str, containing: str | None = No
 def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' form)."""
     run = Run.open(run_path)
-    found = load_weights(run, name or only_weights(run))
+    found = load_weights(run, only_weights(run) if name is None else name)
     if output.suffix == ".json":
         write_json(output, found.to_json())
     elif output.suffix == ".csv":
@@ -120,7 +120,7 @@ def import_weights(
     if models and file.suffix != ".npy":
         raise click.UsageError(f"--models names the columns of an .npy table; {file.name} names its models itself")
     run = Run.open(run_path)
-    path = run.weights_path(name or file.stem)
+    path = run.weights_path(file.stem if name is None else name)
     if path.exists() and not force:
         raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or --name")
     split = "valid" if run.has_ranks("valid") else "test"

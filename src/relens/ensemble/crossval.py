@@ -9,7 +9,7 @@ import numpy.typing as npt
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.pairs import Views
-from relens.ensemble.search import sweep
+from relens.ensemble.search import sweep_groups
 from relens.ensemble.shrinkage import Shrinkage
 from relens.progress import SILENT, Progress
 from relens.seeding import generator
@@ -76,12 +76,12 @@ def _held_out_sums(
 ) -> npt.NDArray[np.float64]:
     """Fit on the other queries; return the reciprocal sums of the held-out ones for each strength of shrinkage."""
     kept, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    common = sweep(views, [kept], name, lossless=False, jobs=jobs)[0].weights
     searched, members = split_by_group(group, kept)
     support = np.array([len(index) for index in members])
     # With infinite shrinkage alone there is nothing to search in the groups.
     wanted = members if any(np.isfinite(kappas)) else []
-    found = sweep(views, wanted, name, incumbents=[common], lossless=False, jobs=jobs)
+    overall, found = sweep_groups(views, kept, wanted, name, lossless=False, jobs=jobs)
+    common = overall.weights
     own = np.array([result.weights for result in found]) if found else np.tile(common, (len(members), 1))
     shrinkage = Shrinkage.fit(views, kept, name)
     n_groups = int(group.max()) + 1

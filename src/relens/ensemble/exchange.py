@@ -90,24 +90,22 @@ def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank"
         raise WeightsError(f"{path}: the first line is {header}, expected group, queries and the names of the models")
     grouping = Grouping.make(group, packed.relations)
     number = {label: g for g, label in enumerate(grouping.labels)}
-    vectors: dict[int, Weights] = {}
-    fallback = uniform(len(models))
+    vectors: dict[str, Weights] = {}
     for at, line in enumerate(lines, start=2):
         if not line:
             continue
         where = f"{path}, line {at}"
         if len(line) != len(header):
             raise WeightsError(f"{where}: found {len(line)} fields, expected {len(header)}")
-        label, vector = line[0], _numbers([line[header.index(model)] for model in models], where)
-        if label == FALLBACK_LABEL:
-            fallback = vector
-        elif label not in number:
+        label = line[0]
+        if label not in number and label != FALLBACK_LABEL:
             raise WeightsError(f"{where}: unknown group {label!r}; {nearest(label, number)}")
-        elif number[label] in vectors:
+        if label in vectors:
             raise WeightsError(f"{where}: group {label!r} has two lines; keep one")
-        else:
-            vectors[number[label]] = vector
-    return _imported(packed, models, grouping, vectors, fallback, name, path)
+        vectors[label] = _numbers([line[header.index(model)] for model in models], where)
+    fallback = vectors.pop(FALLBACK_LABEL, uniform(len(models)))
+    by_group = {number[label]: vector for label, vector in vectors.items()}
+    return _imported(packed, models, grouping, by_group, fallback, name, path)
 
 
 def _numbers(fields: list[str], where: str) -> Weights:

@@ -14,7 +14,7 @@ from relens.ensemble.grid import Weights, uniform
 from relens.ensemble.inputs import INPUTS, Input, available_inputs, check_input
 from relens.ensemble.pairs import Views
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
-from relens.ensemble.search import Found, Members, sweep
+from relens.ensemble.search import Found, Members, sweep, sweep_groups
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, nearest
@@ -177,12 +177,17 @@ class _Fit:
         """Divide, search, combine: return the global weights, the groups searched, and their weights."""
         packed = self.packed
         searched, members = split_by_group(self.group, self.everything)
-        found = self._search([self.everything], choice.input)
-        self.trace = _overall_trace(found, packed.n_queries)
-        common = found[0].weights
         if math.isinf(choice.kappa):
+            common = self._search([self.everything], choice.input)[0].weights
             return common, searched, np.tile(common, (len(searched), 1))
-        found = self._search(members, choice.input, incumbents=[common])
+        if self.settings.searcher == "sweep":
+            overall, found = sweep_groups(
+                self.views, self.everything, members, choice.input, jobs=self.jobs, progress=self.progress
+            )
+        else:
+            overall = self._search([self.everything], choice.input)[0]
+            found = self._search(members, choice.input)
+        common = overall.weights
         self.trace = _overall_trace(found, packed.n_queries)
         own = np.array([result.weights for result in found])
         support = np.array([len(index) for index in members])
@@ -200,10 +205,10 @@ class _Fit:
         self.trace = trace / [1.0, 1.0, self.packed.n_queries]
         return uniform(self.packed.n_models), searched.astype(np.int64), table
 
-    def _search(self, members: list[Members], name: Input, incumbents: list[Weights] | None = None) -> list[Found]:
+    def _search(self, members: list[Members], name: Input) -> list[Found]:
         sampler = self.settings.searcher
         if sampler == "sweep":
-            return sweep(self.views, members, name, incumbents=incumbents or [], jobs=self.jobs, progress=self.progress)
+            return sweep(self.views, members, name, jobs=self.jobs, progress=self.progress)
         return sample_groups(
             self.packed, members, name, sampler=sampler, trials=self.settings.trials,
             seed=self.settings.seed, jobs=self.jobs, progress=self.progress,

@@ -1,28 +1,32 @@
-"""Searching the weights of groups with the sweep: a wide search on reduced pairs, an exact finish on all of them."""
+"""Searching the weights of groups with the sweep: a wide search on thinned pairs, an exact finish on all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
 from relens.ensemble.inputs import Input
-from relens.ensemble.objective import reciprocal_sums
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.objective import answer_ranks, reciprocal_sums
+from relens.ensemble.pairs import Pairs, View, Views
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.sweep import ascend
+from relens.ensemble.sweep import ascend, values_at
 from relens.progress import SILENT, Progress
 
 Members = npt.NDArray[np.int64]
 """Positions of the queries of a group, (n,)."""
 
-
-LOSSLESS_LIMIT = 50_000
+WIDE_PAIRS = 100_000
+"""A group with more pairs on the wide view climbs on an even sample of its queries."""
+LOSSLESS_PAIRS = 50_000
 """A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
 TOPS = 3
-"""Ends of ascents on reduced pairs that are tried on all of them."""
+"""Ends of ascents on thinned pairs that are tried on all of them."""
+NEAR_STARTS = 3
+"""Starts near a vertex in each group."""
 ROUNDS = 20
 """Bound on the rounds of one ascent; most end after three."""
 WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
@@ -44,77 +48,162 @@ class Found:
     trace: npt.NDArray[np.float64]
 
 
+class End(NamedTuple):
+    """Where an ascent ended: its weights, their reciprocal sum on the pairs it saw, and the lines it swept."""
+
+    weights: Weights
+    value: float
+    lines: float
+
+
 def sweep(
     views: Views,
     members: Sequence[Members],
     name: Input,
     *,
-    incumbents: Sequence[Weights] = (),
     lossless: bool = True,
     jobs: int = 1,
     progress: Progress = SILENT,
 ) -> list[Found]:
-    """Search each group's weights; never worse than equal weights, a single model or any of ``incumbents``.
+    """Search each group's weights; none ends up worse than equal weights or a single model.
 
     Args:
         views: validation ranks and their views.
         members: query positions of each group, each (n,) with n ≥ 1.
         name: what the weights are applied to.
-        incumbents: further starting points, (N,) each.
-        lossless: whether to finish on all pairs; without, values are those of the reduced pairs.
-        jobs: threads.
+        lossless: whether to finish on all pairs; without, values are those of the thinned pairs.
+        jobs: threads; the result does not depend on them.
         progress: where to show it.
     """
-    begun = monotonic()
-    packed, n = views.packed, views.packed.n_models
-    starts = [uniform(n), *incumbents, *near_vertices(n)] if n > 1 else [uniform(n)]
-    wide = [Pairs.gather(packed, views.wide, queries, name) for queries in members]
-
-    def climb(task: tuple[int, int]) -> tuple[Weights, float, float]:
-        return _ascend(wide[task[0]], starts[task[1]], WIDE_GAIN)
-
-    tasks = [(group, start) for group in range(len(members)) for start in range(len(starts))]
-    costs = [wide[group].n_pairs + 1000.0 for group, _ in tasks]
-    climbed = run_batches(climb, tasks, jobs=jobs, costs=costs, progress=progress, description="searching weights")
-
-    def finish(group: int) -> Found:
-        tops = sorted(climbed[group * len(starts) : (group + 1) * len(starts)], key=lambda top: -top[1])
-        distinct = list({tuple(top[0]): top[0] for top in tops}.values())
-        lines = sum(top[2] for top in tops)
-        if not lossless:
-            return Found(distinct[0], tops[0][1], np.array([[monotonic() - begun, lines, tops[0][1]]]))
-        candidates = [uniform(n), *distinct[:TOPS], *incumbents, *vertices(n)]
-        # One group alone gets all workers for its evaluations.
-        return _finish(views, members[group], name, candidates, lines, begun, jobs if len(members) == 1 else 1)
-
-    sizes = [float(views.lossless.n_pairs(queries)) for queries in members]
-    return run_batches(
-        finish, range(len(members)), jobs=jobs, costs=sizes, progress=progress, description="finishing exactly"
-    )
+    search = _Search(views, name, lossless, jobs, progress)
+    return search.finish(members, search.climb(members), [])
 
 
-def _ascend(pairs: Pairs, start: Weights, gain: float) -> tuple[Weights, float, float]:
-    """Return the weights an ascent reaches, their reciprocal sum on ``pairs``, and the lines it swept."""
+def sweep_groups(
+    views: Views,
+    everything: Members,
+    members: Sequence[Members],
+    name: Input,
+    *,
+    lossless: bool = True,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> tuple[Found, list[Found]]:
+    """Search the global weights and each group's; with ``lossless`` no group ends up worse than with the global ones.
+
+    The groups start from where the global weights stand after the wide search, so that the rest of the global search
+    runs beside theirs. ``everything`` (n,) are the queries of the global search; the other arguments are ``sweep``'s.
+    """
+    search = _Search(views, name, lossless, jobs, progress)
+    overall = search.climb([everything])
+    common = max(overall[0], key=lambda end: end.value).weights
+    climbed = search.climb(members, [common])
+    found, *groups = search.finish([everything, *members], [*overall, *climbed], [common])
+    if lossless:
+        reciprocal = np.zeros(views.packed.n_queries)
+        reciprocal[everything] = 1.0 / answer_ranks(
+            views.packed, found.weights, name=name, queries=everything, jobs=jobs
+        ).realistic  # fmt: skip
+        groups = [
+            _better(group, found.weights, float(reciprocal[queries].sum()))
+            for group, queries in zip(groups, members, strict=True)
+        ]
+    return found, groups
+
+
+def _better(found: Found, weights: Weights, value: float) -> Found:
+    """Return ``found``, or the other weights where their ``value`` is higher."""
+    if value <= found.value:
+        return found
+    last = [found.trace[-1, 0], found.trace[-1, 1] + 1, value]
+    return Found(weights, value, np.vstack([found.trace, last]))
+
+
+class _Search:
+    """What the steps of one search share."""
+
+    def __init__(self, views: Views, name: Input, lossless: bool, jobs: int, progress: Progress) -> None:
+        self.views, self.name, self.lossless = views, name, lossless
+        self.jobs, self.progress = jobs, progress
+        self.n_models = views.packed.n_models
+        self.begun = monotonic()
+
+    def climb(self, members: Sequence[Members], incumbents: Sequence[Weights] = ()) -> list[list[End]]:
+        """Ascend on the wide view from several starts in each group; the ends of each group's ascents."""
+        wide = [self._gather(self.views.wide, queries, WIDE_PAIRS) for queries in members]
+        starts = [_starts(pairs, [uniform(self.n_models), *incumbents]) for pairs in wide]
+        tasks = [(group, start) for group, of_group in enumerate(starts) for start in of_group]
+
+        def climb(task: tuple[int, Weights]) -> End:
+            return _ascend(wide[task[0]], task[1], WIDE_GAIN)
+
+        costs = [wide[group].n_pairs + 1000.0 for group, _ in tasks]
+        ends = iter(
+            run_batches(
+                climb, tasks, jobs=self.jobs, costs=costs, progress=self.progress, description="searching weights"
+            )
+        )
+        return [[next(ends) for _ in of_group] for of_group in starts]
+
+    def finish(
+        self, members: Sequence[Members], climbed: Sequence[list[End]], incumbents: Sequence[Weights]
+    ) -> list[Found]:
+        """Go on from the best end of each group on as many pairs as there are."""
+
+        def finish(group: int) -> Found:
+            ends = sorted(climbed[group], key=lambda end: -end.value)
+            if not self.lossless:
+                at = [monotonic() - self.begun, sum(end.lines for end in ends), ends[0].value]
+                return Found(ends[0].weights, ends[0].value, np.array([at]))
+            # One group alone gets all workers for its evaluations.
+            return self._finish(members[group], ends, incumbents, self.jobs if len(members) == 1 else 1)
+
+        costs = [float(self.views.lossless.n_pairs(queries)) for queries in members]
+        return run_batches(
+            finish, range(len(members)), jobs=self.jobs, costs=costs,
+            progress=self.progress, description="finishing exactly",
+        )  # fmt: skip
+
+    def _finish(self, members: Members, ends: list[End], incumbents: Sequence[Weights], jobs: int) -> Found:
+        """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
+        tops = list({tuple(end.weights): end.weights for end in ends}.values())[:TOPS]
+        candidates = [uniform(self.n_models), *tops, *incumbents, *vertices(self.n_models)]
+        values = reciprocal_sums(self.views.packed, members, self.name, candidates, jobs=jobs)
+        at = int(np.argmax(values))
+        weights, value = candidates[at], float(values[at])
+        evaluations = sum(end.lines for end in ends) + len(candidates)
+        trace = [[self._seconds(), 1.0, values[0]], [self._seconds(), evaluations, value]]
+        whole = self.views.lossless.n_pairs(members) <= LOSSLESS_PAIRS
+        end = _ascend(self._gather(self.views.lossless if whole else self.views.fine, members), weights, FINE_GAIN)
+        reached = float(reciprocal_sums(self.views.packed, members, self.name, [end.weights], jobs=jobs)[0])
+        if reached > value:
+            weights, value = end.weights, reached
+        trace.append([self._seconds(), evaluations + end.lines + 1, value])
+        return Found(weights, value, np.array(trace))
+
+    def _gather(self, view: View, members: Members, limit: int | None = None) -> Pairs:
+        """Gather the pairs of a group, of every s-th query if all would be more than ``limit``."""
+        # An odd step, because the directions of a triple usually alternate.
+        step = 1 if limit is None else view.n_pairs(members) // limit | 1
+        return Pairs.gather(self.views.packed, view, members[::step], self.name)
+
+    def _seconds(self) -> float:
+        return monotonic() - self.begun
+
+
+def _starts(pairs: Pairs, always: list[Weights]) -> list[Weights]:
+    """Add to the starts ``always`` the most promising ones near a vertex."""
+    near = near_vertices(len(pairs.advantage))
+    if len(near) == 1:
+        return always
+    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, np.stack(near))
+    return [*always, *(near[model] for model in np.argsort(-values, kind="stable")[:NEAR_STARTS])]
+
+
+def _ascend(pairs: Pairs, start: Weights, gain: float) -> End:
+    """Ascend on ``pairs`` as long as a step brings at least ``gain`` in MRR."""
     least = gain * pairs.n_queries
     weights, value, trace = ascend(
         pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, start, least, ROUNDS
     )
-    return weights, value, trace[-1, 0]
-
-
-def _finish(
-    views: Views, members: Members, name: Input, candidates: list[Weights], lines: float, begun: float, jobs: int
-) -> Found:
-    """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
-    values = reciprocal_sums(views.packed, members, name, candidates, jobs=jobs)
-    at = int(np.argmax(values))
-    weights, value = candidates[at], values[at]
-    evaluations = lines + len(candidates)
-    trace = [[monotonic() - begun, 1.0, values[0]], [monotonic() - begun, evaluations, value]]
-    view = views.lossless if views.lossless.n_pairs(members) <= LOSSLESS_LIMIT else views.fine
-    reached, _, more = _ascend(Pairs.gather(views.packed, view, members, name), weights, FINE_GAIN)
-    reached_value = reciprocal_sums(views.packed, members, name, [reached], jobs=jobs)[0]
-    if reached_value > value:
-        weights, value = reached, reached_value
-    trace.append([monotonic() - begun, evaluations + more + 1, value])
-    return Found(weights, value, np.array(trace))
+    return End(weights, value, trace[-1, 0])

@@ -85,22 +85,30 @@ def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero
     Returns:
         The number of breakpoints.
     """
+    # No branches, since signs are as good as random here; and three loops, since divisions are dear and most pairs need
+    # none: count ranks, list the pairs that change sides (in ``change``, for now), work out where they do.
     n = 0
     for q in range(len(floor)):
-        rank_zero = rank = floor[q]
-        for k in range(offsets[q], offsets[q + 1]):
-            # No branches: signs are as good as random here. An entry that is no breakpoint is overwritten by the next.
-            b = np.float64(row[k])
-            a = total[k] - weight * b
-            m = np.int64(multiplicity[k])
-            rank_zero += m * ((a > 0) * 2 + (a == 0))
-            rank += m * (((a > 0) | ((a == 0) & (b > 0))) * 2 + ((a == 0) & (b == 0)))
-            position[n] = abs(a) / (abs(a) + scale * abs(b))
-            query[n] = q
-            change[n] = m * ((b > 0) * 4 - 2)
-            n += a * b < 0
-        at_zero[q] = rank_zero
-        inside[q] = rank
+        begin, end = offsets[q], offsets[q + 1]
+        mine, own, times = total[begin:end], row[begin:end], multiplicity[begin:end]
+        zero, above = np.int32(0), np.int32(0)
+        for k in range(len(mine)):
+            b = np.float64(own[k])
+            a = mine[k] - weight * b
+            ahead, level = np.int32(a > 0), np.int32(a == 0)
+            zero += times[k] * (2 * ahead + level)
+            above += times[k] * (2 * (ahead | (level & np.int32(b > 0))) + (level & np.int32(b == 0)))
+        at_zero[q], inside[q] = floor[q] + zero, floor[q] + above
+        for k in range(len(mine)):
+            b = np.float64(own[k])
+            query[n], change[n] = q, begin + k
+            n += (mine[k] - weight * b) * b < 0
+    for e in range(n):
+        k = change[e]
+        b = np.float64(row[k])
+        a = abs(total[k] - weight * b)
+        position[e] = a / (a + scale * abs(b))
+        change[e] = multiplicity[k] * (4 * np.int32(b > 0) - 2)
     return n
 
 
@@ -181,10 +189,8 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
                 rank[q] = old + change[at]
                 value += 2.0 / rank[q] - 2.0 / old
         else:
-            # The interval before the bucket is no better than the bound either; the next one begins after its last.
+            # No interval that ends or begins here is better than the bound, so it does not matter where they do.
             value = bound + apply_changes(middle, last, query, change, rank)
-            for e in range(first, last):
-                left = max(left, position[e])
     if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
         best, best_left, best_right = value, left, 1.0
     return best, best_left, best_right
@@ -215,6 +221,17 @@ def move(weights, model, share):  # type: ignore[no-untyped-def]
             moved[i] = np.int64(round(moved[i] * (WEIGHT_LIMIT / largest)))
         moved[model] = WEIGHT_LIMIT
     return moved
+
+
+@njit(cache=True, nogil=True)
+def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[no-untyped-def]
+    """Return the reciprocal sum at each of the grid weights ``table`` (M, N), (M,); see ``ascend``."""
+    total, rank, values = np.empty(advantage.shape[1]), np.empty(len(floor), np.int64), np.empty(len(table))
+    for m in range(len(table)):
+        total_advantage(advantage, table[m], total)
+        doubled_ranks(total, offsets, floor, multiplicity, rank)
+        values[m] = reciprocal_sum(rank)
+    return values
 
 
 @njit(cache=True, nogil=True)

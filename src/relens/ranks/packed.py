@@ -109,9 +109,9 @@ class PackedRanks:
             self,
             queries=self.queries[index],
             n_candidates=self.n_candidates[index],
-            answer=self.answer[:, index],
+            answer=np.take(self.answer, index, axis=1),
             always_ahead=self.always_ahead[index],
             offsets=offsets,
-            contested=self.contested[:, rows],
-            gaps=None if self.gaps is None else self.gaps[:, rows],
+            contested=np.take(self.contested, rows, axis=1),
+            gaps=None if self.gaps is None else np.take(self.gaps, rows, axis=1),
         )

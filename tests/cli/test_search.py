@@ -1,0 +1,302 @@
+"""``relens search``: weights from validation ranks, kept in the run."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relens.cli import search as search_module
+from relens.data.queries import Queries
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import RelensError
+from relens.ranks.manifest import PackHeader
+from relens.ranks.packed import PackedRanks, Provenance
+from relens.ranks.packing import pack_ranks
+from relens.ranks.store import assemble
+from tests import simulated
+from tests.cli.commands import Outcome, fail, relens, relens_process, succeed
+
+QUICK = ("--input", "rank", "--regularise", "none", "--jobs", "1")
+
+
+def kept(run_path: Path, name: str) -> dict:
+    """Return the weights that a run keeps, as JSON."""
+    value: dict = json.loads((run_path / "weights" / f"{name}.json").read_text())
+    return value
+
+
+def best_single() -> tuple[str, float]:
+    mrrs = {model: simulated.model_mrr_by_loop("valid", model) for model in simulated.SIMULATION.models}
+    best = max(mrrs, key=lambda model: mrrs[model])
+    return best, mrrs[best]
+
+
+def check_numbers(outcome: Outcome, run_path: Path, name: str) -> None:
+    """Compare what ``search --json`` reported with loops over dense ranks."""
+    found = outcome.json
+    by_loop = simulated.mrr_by_loop("valid", simulated.weights_of(kept(run_path, name)))
+    assert found["validation"]["mrr"] == pytest.approx(by_loop, abs=1e-12)
+    best, best_mrr = best_single()
+    assert found["validation"]["best_single"] == best
+    assert found["validation"]["best_single_mrr"] == pytest.approx(best_mrr, abs=1e-12)
+    assert found["weights"] == str(run_path / "weights" / f"{name}.json")
+    assert found["settings"] == kept(run_path, name)["settings"]
+
+
+def test_the_default_keeps_dsc_weights_and_reports_two_lines(run_path):
+    outcome = succeed("search", run_path, "--jobs", 2)
+    value = kept(run_path, "dsc")
+    assert value["settings"]["method"] == "dsc"
+    assert set(value["settings"]["cross_validation"]) == {"rank", "log", "sqrt", "rrf", "score"}
+    first, second = outcome.out.splitlines()
+    assert first.startswith(f"{run_path}/weights/dsc.json: method dsc, input {value['input']}, seed 0, searcher sweep")
+    best, best_mrr = best_single()
+    assert f"(best single model: {best}, {best_mrr:.4f})" in second
+    assert second.startswith("validation MRR 0.")
+
+
+def test_without_regularisation_no_group_is_worse_than_global_mean_or_best_model(run_path):
+    outcome = succeed("search", run_path, *QUICK, "--json")
+    check_numbers(outcome, run_path, "dsc")
+    value = kept(run_path, "dsc")
+    own = simulated.weights_of(value)
+    fallback = [value["fallback"][model] for model in simulated.SIMULATION.models]
+    constants = [fallback, [1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    mine = simulated.ranks_by_loop("valid", own)
+    for constant in constants:
+        theirs = simulated.ranks_by_loop("valid", lambda r, d, c=constant: c)
+        for relation in range(4):
+            for direction in (0, 1):
+                at = [q for q, row in enumerate(simulated.dense("valid")) if row[:2] == (relation, direction)]
+                assert sum(1 / mine[q] for q in at) >= sum(1 / theirs[q] for q in at)
+
+
+@pytest.mark.parametrize("method", ["mean", "mrr-mean", "stacking", "best-single", "greedy", "simple"])
+def test_every_method_of_one_vector_has_the_numbers_of_a_loop(run_path, method):
+    outcome = succeed("search", run_path, "--method", method, "--json", *QUICK)
+    check_numbers(outcome, run_path, method)
+    assert kept(run_path, method)["groups"] == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "searcher", "name"),
+    [("dsc", "tpe", "dsc-tpe"), ("dsc", "random", "dsc-random"), ("simple", "tpe", "simple-tpe"),
+     ("basic", "random", "basic-random"), ("basic", "tpe", "basic-tpe"), ("mean", "tpe", "mean")],
+)  # fmt: skip
+def test_sampling_searchers_keep_their_weights_under_their_own_names(run_path, method, searcher, name):
+    options = ("--method", method, "--searcher", searcher, "--trials", 5, "--jobs", 1, "--json")
+    outcome = succeed("search", run_path, *options)
+    check_numbers(outcome, run_path, name)
+    settings = outcome.json["settings"]
+    assert settings["method"] == method
+    assert settings["input"] == "rank"
+    if method != "mean":
+        assert (settings["searcher"], settings["trials"]) == (searcher, 5)
+        assert settings.get("startup_trials") == (20 if searcher == "tpe" else None)
+    assert succeed("search", run_path, *options).json["validation"] == outcome.json["validation"]
+
+
+def test_the_name_seed_grouping_and_models_are_as_asked(run_path):
+    options = ("--name", "mine+1.x", "--group", "relation", "--models", "gamma,alpha", "--seed", 9)
+    succeed("search", run_path, *QUICK, *options)
+    value = kept(run_path, "mine+1.x")
+    assert value["models"] == ["gamma", "alpha"]
+    assert value["grouping"] == "relation"
+    assert value["settings"]["seed"] == 9
+    assert set(value["groups"]) == {f"relation {r}" for r in range(4)}
+    check = succeed("evaluate", run_path, "--weights", "mine+1.x", "--split", "valid", "--json").json
+    by_loop = simulated.mrr_by_loop("valid", simulated.weights_of(value))
+    assert check["overall"]["mrr"] == pytest.approx(by_loop, abs=1e-12)
+
+
+def test_a_grouping_file_joins_relations(run_path, tmp_path):
+    (tmp_path / "groups.tsv").write_text("relation 0\tsmall\nrelation 1\tsmall\n")
+    succeed("search", run_path, *QUICK, "--group", tmp_path / "groups.tsv", "--regularise", "5")
+    value = kept(run_path, "dsc")
+    assert set(value["groups"]) == {"small", "relation 2", "relation 3"}
+    assert value["groups"]["small"]["queries"] == 18
+    assert value["settings"]["kappa"] == 5.0
+
+
+def test_results_do_not_depend_on_the_number_of_workers(run_path):
+    for jobs in (1, 3):
+        succeed("search", run_path, "--jobs", jobs, "--name", f"jobs{jobs}", "--input", "rank")
+    one, three = kept(run_path, "jobs1"), kept(run_path, "jobs3")
+    for value in (one, three):
+        del value["trace"]
+    assert one == three
+
+
+def test_the_test_split_is_not_read(run_path):
+    succeed("search", run_path, *QUICK, "--name", "with")
+    shutil.rmtree(run_path / "ranks" / "test")
+    succeed("search", run_path, *QUICK, "--name", "without")
+    assert kept(run_path, "with")["groups"] == kept(run_path, "without")["groups"]
+
+
+@pytest.mark.parametrize("fallback", ["global", "uniform"])
+def test_groups_without_validation_queries_are_noted(tmp_path, fallback):
+    valid = simulated.packed("valid")
+    some = valid.select_queries(np.flatnonzero(valid.queries.relation != 2))
+    run_path = simulated.write_run(tmp_path / "r", valid=some)
+    outcome = succeed("search", run_path, *QUICK, "--fallback", fallback, "--json")
+    line = f"2 of 8 groups have no validation queries: {fallback} weights"
+    assert f"relens: {line}\n" in outcome.err
+    assert outcome.json["notes"] == [line]
+    value = kept(run_path, "dsc")
+    assert "relation 2 [tail]" not in value["groups"]
+    assert (set(value["fallback"].values()) == {1}) == (fallback == "uniform")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--regularise", "abc"], "regularise is 'abc', expected auto, none, or a number κ of at least 0"),
+        (["--regularise", "-1"], "regularise is '-1', expected auto, none, or a number κ of at least 0"),
+        (["--regularise", "nan"], "regularise is 'nan'"),
+        (["--method", "basic"], "Choose the searcher tpe or random, or the method dsc."),
+        (["--method", "dcs"], "Invalid value for '--method': 'dcs' is not one of 'mean', 'mrr-mean'"),
+        (["--searcher", "grid"], "Invalid value for '--searcher'"),
+        (["--input", "ranks"], "Invalid value for '--input'"),
+        (["--trials", "0"], "Invalid value for '--trials': 0 is not in the range x>=1"),
+        (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range x>=0"),
+        (["--jobs", "0"], "Invalid value for '--jobs': 0 is not in the range x>=1"),
+        (["--fallback", "none"], "Invalid value for '--fallback'"),
+        (["--group", "relatoin"], "unknown grouping 'relatoin': expected 'relation-direction', 'relation', or a file"),
+        (["--models", "alpha,gama"], "unknown model 'gama'; did you mean 'gamma'?"),
+        (["--models", "alpha,alpha"], "Invalid value for '--models': model 'alpha' is named twice"),
+        (["--models", ","], "Invalid value for '--models': it names no model; leave the option out to use all"),
+        (["--name", "../x"], "'../x' cannot name weights or an evaluation"),
+        (["--name", ""], "cannot name weights"),
+        (["--no-such-option"], "No such option"),
+        (["another"], "Got unexpected extra argument (another)"),
+    ],
+)
+def test_wrong_use_is_explained_and_writes_nothing(run_path, options, message):
+    fail(2, message, "search", run_path, *options)
+    assert not (run_path / "weights").exists()
+
+
+def test_a_grouping_file_with_an_unknown_relation_is_refused(run_path, tmp_path):
+    (tmp_path / "g.tsv").write_text("relation 0\tx\nrelation 9\tx\n")
+    message = f"{tmp_path}/g.tsv, line 2: unknown relation 'relation 9'; did you mean 'relation 3'"
+    fail(2, message, "search", run_path, "--group", tmp_path / "g.tsv")
+
+
+def test_score_gaps_are_needed_for_scores(tmp_path):
+    valid, test = (simulated.packed(split, gaps=False) for split in ("valid", "test"))
+    run_path = simulated.write_run(tmp_path / "r", valid, test)
+    fail(2, "input 'score' needs score gaps, and these packed ranks have none", "search", run_path, "--input", "score")
+    value = succeed("search", run_path, "--jobs", 1, "--json").json
+    assert set(value["settings"]["cross_validation"]) == {"rank", "log", "sqrt", "rrf"}
+
+
+def test_what_is_no_run_is_named(run_path, tmp_path):
+    fail(2, f"{tmp_path}/none is not a run: it does not exist. Make one with", "search", tmp_path / "none")
+    fail(2, f"{tmp_path} is not a run: it has no run.json.", "search", tmp_path)
+    (tmp_path / "file").write_text("")
+    fail(2, "file is not a run: it is a file.", "search", tmp_path / "file")
+    fail(2, "Missing argument 'RUN'", "search")
+
+
+def test_missing_or_damaged_validation_ranks_are_named(run_path):
+    (run_path / "ranks" / "valid" / "contested.bin").write_bytes(b"")
+    fail(2, "contested.bin is damaged: it has 0 bytes", "search", run_path)
+    shutil.rmtree(run_path / "ranks" / "valid")
+    fail(2, "has no ranks of valid (present: test). Add them with `relens ranks pack --run", "search", run_path)
+
+
+def test_an_empty_validation_split_is_refused(tmp_path):
+    nothing = simulated.packed("valid").select_queries(np.empty(0, dtype=np.int64))
+    run_path = simulated.write_run(tmp_path / "r", valid=nothing)
+    fail(2, "the valid split of 'simulated' has no queries, and weights are fitted on them", "search", run_path)
+
+
+def test_an_interrupt_leaves_the_old_weights(run_path, monkeypatch):
+    succeed("search", run_path, "--method", "mean", "--name", "x")
+    before = (run_path / "weights" / "x.json").read_bytes()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module, "fit", interrupted)
+    fail(130, "interrupted; nothing half-written was left behind", "search", run_path, "--name", "x")
+    monkeypatch.setattr(search_module, "fit", _raise_disk)
+    fail(1, "relens: error: cannot write it", "search", run_path, "--name", "x")
+    monkeypatch.undo()
+    monkeypatch.setattr(EnsembleWeights, "to_json", interrupted)
+    fail(130, "interrupted", "search", run_path, "--name", "x", "--method", "greedy")
+    assert (run_path / "weights" / "x.json").read_bytes() == before
+    assert [path.name for path in (run_path / "weights").iterdir()] == ["x.json"]
+
+
+def _raise_disk(*_: object, **__: object) -> None:
+    raise RelensError("cannot write it")
+
+
+def test_a_missing_extra_is_a_failure_that_says_what_to_install(run_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    fail(1, "searcher 'tpe' needs an optional dependency: pip install 'relens[tpe]'",
+         "search", run_path, "--searcher", "tpe", "--jobs", 1)  # fmt: skip
+    monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
+    fail(1, "pip install 'relens[stacking]'", "search", run_path, "--method", "stacking")
+    assert not (run_path / "weights").exists()
+
+
+def toy(ranks: list[list[list[int]]], answers: list[int], split: str = "valid") -> PackedRanks:
+    """Pack ranks (N, Q, C) of one relation."""
+    n = len(answers)
+    queries = Queries.from_columns(np.array([[0] * n, [0] * n, [q % 2 for q in range(n)], answers, range(n)]))
+    header = PackHeader(
+        tuple(f"m{i}" for i in range(len(ranks))), ("r",), queries, Provenance("simulated", "f00d", split)
+    )
+    return assemble(header, [pack_ranks([np.array(model) for model in ranks], np.array(answers))])
+
+
+@pytest.mark.parametrize("method", ["mean", "mrr-mean", "stacking", "best-single", "greedy", "simple", "dsc"])
+@pytest.mark.parametrize(
+    ("ranks", "answers", "mrr"),
+    [
+        ([[[2, 1, 3]]], [0], 1 / 2),
+        ([[[2, 1, 3]], [[1, 2, 3]]], [0], None),
+        ([[[1, 1, 1, 1]], [[2, 2, 2, 2]]], [3], 2 / 5),
+        ([[[1, 1, 1], [2, 2, 2]]], [0, 1], 2 / 4),
+    ],
+    ids=["one model, one query", "two models, one query", "all tied", "one model, all tied"],
+)
+def test_the_smallest_runs_work(tmp_path, method, ranks, answers, mrr):
+    valid = toy(ranks, answers)
+    run_path = simulated.write_run(tmp_path / "r", valid, toy(ranks, answers, "test"))
+    outcome = succeed("search", run_path, "--method", method, "--jobs", 1, "--json")
+    if mrr is None:
+        mrr = 2 / 3 if method == "mean" else 1.0  # all others see which model is right
+    assert outcome.json["validation"]["mrr"] == pytest.approx(mrr)
+    evaluated = succeed("evaluate", run_path, "--jobs", 1, "--json").json
+    assert evaluated["overall"]["mrr"] == pytest.approx(outcome.json["validation"]["mrr"])
+
+
+def test_a_real_process_searches_and_keeps_stdout_clean(run_path):
+    done = relens_process("search", run_path, "--method", "greedy", "--json")
+    assert done.code == 0, done.err
+    assert done.json["validation"] == succeed("search", run_path, "--method", "greedy", "--json").json["validation"]
+    assert done.err == ""
+    wrong = relens_process("search", run_path, "--regularise", "abc")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err == "relens: error: regularise is 'abc', expected auto, none, or a number κ of at least 0\n"
+
+
+def test_two_runs_that_differ_in_labels_do_not_share_weights(run_path, tmp_path):
+    succeed("search", run_path, "--method", "mean")
+    valid = simulated.packed("valid")
+    renamed = replace(valid, relations=tuple(f"other {r}" for r in range(4)))
+    other = simulated.write_run(tmp_path / "other", renamed, renamed)
+    (other / "weights").mkdir()
+    shutil.copy(run_path / "weights" / "mean.json", other / "weights" / "mean.json")
+    fail(2, "weights and ranks have different relations, for instance ['other 0', 'other 1', 'other 2']: fit again",
+         "evaluate", other)  # fmt: skip
+    assert relens("search", other, "--method", "mean").code == 0
+    succeed("evaluate", other)
