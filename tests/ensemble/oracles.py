@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
+from relens.ensemble.grid import WEIGHT_LIMIT
 from relens.ensemble.inputs import cost_table
 from relens.ensemble.pairs import Pairs
 from tests.ensemble.cases import Case
@@ -125,6 +126,17 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
         cuts=cuts,
         inside=[value((left + right) / 2) for left, right in pairwise(cuts)],
     )
+
+
+def assert_no_line_is_better(pairs: Pairs, weights: Sequence[int], value: float, least_gain: float) -> None:
+    """No line through the weights has a better endpoint, nor a better best interval that the grid can meet."""
+    for model in range(len(weights)):
+        if sum(weights) == weights[model]:
+            continue
+        line = along(pairs, weights, model)
+        assert line.at_zero < value + least_gain + 1e-12
+        if line.best_inside >= value + least_gain + 1e-12:
+            assert line.widest_best < 64 / WEIGHT_LIMIT
 
 
 def shrunk(own: Sequence[int], common: Sequence[int], n: int, kappa: float, scales: Sequence[float]) -> list[float]:

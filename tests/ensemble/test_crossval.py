@@ -72,12 +72,13 @@ def spoiled(packed, held_out):
 
 def spy_on_fits(monkeypatch):
     """Record the groups that are searched, the weights found, the scales of shrinkage and the queries ranked."""
-    seen = {"members": [], "weights": [], "scales": [], "ranked": []}
+    seen = {"members": [], "incumbents": [], "weights": [], "scales": [], "ranked": []}
     sweep, fit, ranks = crossval.sweep, crossval.Shrinkage.fit, crossval.answer_ranks
 
     def spy_sweep(views, members, *args, **kwargs):
         found = sweep(views, members, *args, **kwargs)
         seen["members"].append([index.tolist() for index in members])
+        seen["incumbents"].append([known.tolist() for known in kwargs.get("incumbents", ())])
         seen["weights"].append([result.weights.tolist() for result in found])
         return found
 
@@ -131,6 +132,7 @@ def test_held_out_sums_are_those_of_the_shrunk_weights(monkeypatch):
     kappas = (0.0, 4.0, math.inf)
     sums = crossval._held_out_sums(Views(packed), group, held_out, "rank", kappas, 1)
     (common,), own = seen["weights"]
+    assert seen["incumbents"] == [[], [common]]
     searched = sorted({int(g) for g in group[~held_out]})
     for kappa, total, (queries, table) in zip(kappas, sums, seen["ranked"], strict=True):
         exact = 0

@@ -185,6 +185,18 @@ def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_m
             assert found >= max(others) - 1e-12
 
 
+def test_groups_are_searched_from_the_global_weights_too(monkeypatch):
+    seen = []
+
+    def spy(views, members, name, *, incumbents, **options):
+        seen.append((len(members), [known.tolist() for known in incumbents]))
+        return sweep(views, members, name, incumbents=incumbents, **options)
+
+    monkeypatch.setattr(fit_module, "sweep", spy)
+    fitted = fit(random_case(1).packed, input="rank", regularise="none")
+    assert seen == [(1, []), (fitted.own.sum(), [fitted.fallback.tolist()])]
+
+
 def test_the_parts_are_at_least_the_whole_on_simulated_models():
     packed = Simulation(("a", "b", "c"), (12, 6, 3, 1), 40, level=(2.0, 1.0), skill=0.8, seed=3).packed("valid")
     scores = {

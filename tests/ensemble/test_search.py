@@ -78,6 +78,18 @@ def test_longer_queries(name, reduction):
         assert_found(case, members, name, result)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
+    """Whatever the wide view hides, the last ascent goes by every pair."""
+    case = random_case(seed, n_models=3, n_queries=5, n_candidates=25, levels=9, n_relations=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs_module, "WIDE", Reduction(1, 1))
+        (found,) = sweep(Views(case.packed), [case.everything], name)
+    pairs = pairs_module.Pairs.gather(case.packed, Views(case.packed).lossless, case.everything, name)
+    oracles.assert_no_line_is_better(pairs, found.weights.tolist(), found.value, 5 * search.FINE_GAIN)
+
+
 def test_an_incumbent_that_no_ascent_would_meet_is_kept():
     """An incumbent better than everything a thinned search finds must survive it."""
     case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None, n_relations=1)

@@ -313,17 +313,6 @@ def test_moves_at_the_edges_of_the_grid(weights, model, share, expected):
 # --- ascend -------------------------------------------------------------------------------------------------------
 
 
-def assert_no_line_is_better(pairs, weights, value, least_gain):
-    """No line through the weights has a better endpoint, nor a better best interval that the grid can meet."""
-    for model in range(len(pairs.advantage)):
-        if sum(weights) == weights[model]:
-            continue
-        line = oracles.along(pairs, weights, model)
-        assert line.at_zero < value + least_gain + 1e-12
-        if line.best_inside >= value + least_gain + 1e-12:
-            assert line.widest_best < 64 / WEIGHT_LIMIT
-
-
 @few
 @given(st.data(), st.sampled_from([1e-9, 1e-2]))
 def test_the_ascent_never_decreases_and_ends_where_no_line_is_better(data, least_gain):
@@ -339,7 +328,7 @@ def test_the_ascent_never_decreases_and_ends_where_no_line_is_better(data, least
     gains = np.diff(trace[:-1, 1])
     assert (gains >= least_gain - 1e-12).all()
     if trace[-1, 0] < 50 * len(pairs.advantage):
-        assert_no_line_is_better(pairs, weights.tolist(), value, least_gain)
+        oracles.assert_no_line_is_better(pairs, weights.tolist(), value, least_gain)
 
 
 @few
@@ -357,7 +346,7 @@ def test_the_ascent_on_many_pairs_uses_several_buckets(seed):
     weights, value, trace = ascend_pairs(pairs, uniform(3))
     assert value == pytest.approx(float(oracles.value_of_pairs(pairs, weights.tolist())), rel=1e-12)
     assert value > trace[0, 1]
-    assert_no_line_is_better(pairs, weights.tolist(), value, 1e-9)
+    oracles.assert_no_line_is_better(pairs, weights.tolist(), value, 1e-9)
 
 
 def test_the_ascent_leaves_out_a_model_that_only_hurts():

@@ -179,15 +179,18 @@ def test_other_relations_are_refused_by_name(weights, packed):
         weights.of_packed(replace(packed, relations=RELATIONS[:2]))
 
 
-def test_another_data_set_is_refused_by_fingerprint(weights, packed):
-    other = replace(packed, provenance=Provenance("toy2", "beef", "test"))
-    message = "the weights were fitted on 'toy' (f00d), the ranks are of 'toy2' (beef). Use the ranks of the same data"
+@pytest.mark.parametrize("name", ["toy", "toy2"])
+def test_another_data_set_is_refused_by_fingerprint(weights, packed, name):
+    other = replace(packed, provenance=Provenance(name, "beef", "test"))
+    message = (
+        f"the weights were fitted on 'toy' (f00d), the ranks are of '{name}' (beef). Use the ranks of the same data"
+    )
     with pytest.raises(WeightsError, match=re.escape(message)):
         weights.of_packed(other)
 
 
 def test_the_test_split_of_the_same_data_set_is_welcome(weights, packed):
-    test = replace(packed, provenance=Provenance("toy", "f00d", "test"))
+    test = replace(packed, provenance=Provenance("toy by another name", "f00d", "test"))
     assert np.array_equal(weights.answer_ranks(test).realistic, weights.answer_ranks(packed).realistic)
 
 

@@ -88,8 +88,8 @@ def _count(values, answer, offsets, weights, group, table, index, first, last, a
     """Add the contested candidates whose cost is below, and equal to, the answer's for ``index[first:last]``."""
     # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass are what
     # lets this run at half the speed of reading memory. Models beyond the last are the first one with weight 0.
-    carry = np.zeros(BLOCK)
     used, w = np.empty(len(values) + 5, np.int64), np.empty(len(values) + 5)
+    nothing = np.zeros(BLOCK)
     n, last_group = 0, -1
     for at in range(first, last):
         q = index[at]
@@ -105,35 +105,43 @@ def _count(values, answer, offsets, weights, group, table, index, first, last, a
             limit += w[u] * (rank if table is None else table[rank])
         for start in range(offsets[q], offsets[q + 1], BLOCK):
             stop = min(start + BLOCK, offsets[q + 1])
-            before = carry[: stop - start]
-            for u in range(0, n, 6):
-                w0, w1, w2, w3, w4, w5 = w[u], w[u + 1], w[u + 2], w[u + 3], w[u + 4], w[u + 5]
-                r0, r1, r2 = (
-                    values[used[u]][start:stop],
-                    values[used[u + 1]][start:stop],
-                    values[used[u + 2]][start:stop],
-                )
-                r3, r4, r5 = (
-                    values[used[u + 3]][start:stop],
-                    values[used[u + 4]][start:stop],
-                    values[used[u + 5]][start:stop],
-                )
-                if u + 6 < n:
-                    for k in range(len(before)):
-                        before[k] += _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
-                else:
-                    below, level = np.uint32(0), np.uint32(0)
-                    for k in range(len(before)):
-                        cost = before[k] + _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
-                        below += np.uint32(cost < limit)
-                        level += np.uint32(cost == limit)
-                    ahead[at] += below
-                    tied[at] += level
+            before = nothing[: stop - start]
             if n > 6:
-                before[:] = 0.0  # for the next query, which may use fewer models
+                before = np.zeros(stop - start)
+                for u in range(0, n - 6, 6):
+                    _add_six(values, table, used[u:], w[u:], start, stop, before)
+            below, level = _count_six(
+                values, table, used[(n - 1) // 6 * 6 :], w[(n - 1) // 6 * 6 :], start, stop, before, limit
+            )
+            ahead[at] += below
+            tied[at] += level
 
 
-@njit(inline="always")
+@njit(cache=True, nogil=True, fastmath={"contract"}, inline="always")
+def _count_six(values, table, used, w, start, stop, before, limit):  # type: ignore[no-untyped-def]
+    """Count costs below ``limit``, and equal to it, of six models on top of the cost ``before``."""
+    w0, w1, w2, w3, w4, w5 = w[0], w[1], w[2], w[3], w[4], w[5]
+    r0, r1, r2 = values[used[0], start:stop], values[used[1], start:stop], values[used[2], start:stop]
+    r3, r4, r5 = values[used[3], start:stop], values[used[4], start:stop], values[used[5], start:stop]
+    below, level = np.uint32(0), np.uint32(0)
+    for k in range(len(before)):
+        cost = before[k] + _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
+        below += np.uint32(cost < limit)
+        level += np.uint32(cost == limit)
+    return below, level
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_six(values, table, used, w, start, stop, before):  # type: ignore[no-untyped-def]
+    """Add the cost of six models to ``before``."""
+    w0, w1, w2, w3, w4, w5 = w[0], w[1], w[2], w[3], w[4], w[5]
+    r0, r1, r2 = values[used[0], start:stop], values[used[1], start:stop], values[used[2], start:stop]
+    r3, r4, r5 = values[used[3], start:stop], values[used[4], start:stop], values[used[5], start:stop]
+    for k in range(len(before)):
+        before[k] += _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
+
+
+@njit(cache=True, inline="always")
 def _six(table, w0, r0, w1, r1, w2, r2, w3, r3, w4, r4, w5, r5):  # type: ignore[no-untyped-def]
     """Return the weighted cost of six ranks."""
     if table is None:

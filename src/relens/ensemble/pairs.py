@@ -130,12 +130,13 @@ class Pairs:
         advantage = np.empty((packed.n_models, offsets[-1]), dtype=np.int32)
         if name == "score":
             assert packed.gaps is not None  # check_input has refused this pack otherwise
-            values, answer, table = packed.gaps, np.zeros((packed.n_models, len(queries)), dtype=np.int32), None
+            # A gap is an advantage already: the answer's own is 0.
+            values, answer, sign = packed.gaps, np.zeros((packed.n_models, len(queries)), dtype=np.int32), 1
         else:
-            values, answer = packed.contested, packed.answer[:, queries]
-            table = cost_table(name, int(packed.n_candidates.max(initial=1)))
+            values, answer, sign = packed.contested, np.take(packed.answer, queries, axis=1).astype(np.int32), -1
+        table = None if name in ("rank", "score") else cost_table(name, int(packed.n_candidates.max(initial=1)))
         for model, out in enumerate(advantage):
-            _advantages(values[model], answer[model], view.offsets, view.rows, queries, offsets, table, out)
+            _advantages(values[model], answer[model], view.offsets, view.rows, queries, offsets, table, sign, out)
         floor = 2 * (1 + packed.always_ahead[queries].astype(np.int64))
         return cls(advantage, offsets, floor, multiplicity)
 
@@ -180,17 +181,19 @@ def _copy(values, source, queries, offsets, out):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def _advantages(values, answer, source, rows, queries, offsets, table, advantage):  # type: ignore[no-untyped-def]
-    """Fill one model's advantages: the answer's cost minus the candidate's, or, without a table, the gap itself."""
+def _advantages(values, answer, source, rows, queries, offsets, table, sign, advantage):  # type: ignore[no-untyped-def]
+    """Fill one model's advantages: ``sign`` times (the candidate's value, or cost by ``table``, minus the answer's)."""
+    sign = np.int32(sign)
     for q in range(len(queries)):
         begin, end = source[queries[q]], source[queries[q] + 1]
         mine = advantage[offsets[q] : offsets[q + 1]]
+        own = answer[q] if table is None else table[answer[q]]
         if rows is None:
             whole = values[begin:end]
             for k in range(len(mine)):
-                mine[k] = whole[k] if table is None else table[answer[q]] - table[whole[k]]
+                mine[k] = sign * (np.int32(whole[k] if table is None else table[whole[k]]) - own)
         else:
             listed = rows[begin:end]
             for k in range(len(mine)):
                 value = values[listed[k]]
-                mine[k] = value if table is None else table[answer[q]] - table[value]
+                mine[k] = sign * (np.int32(value if table is None else table[value]) - own)
