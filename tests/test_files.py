@@ -248,7 +248,7 @@ def test_a_pipe_is_written_to_and_never_replaced(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(path.read_text()))
+    reader = threading.Thread(target=lambda: read.append(path.read_text()), daemon=True)
     reader.start()
     write_text(path, "through\n")
     reader.join(timeout=10)

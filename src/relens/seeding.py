@@ -11,4 +11,4 @@ def generator(seed: int, *address: str | int) -> np.random.Generator:
     ``generator(0, "search", "tpe", 17)`` and ``generator(0, "search", "tpe", 18)`` are independent.
     """
     words = [part if isinstance(part, int) else crc32(part.encode()) for part in address]
-    return np.random.default_rng(np.random.SeedSequence([seed, *words]))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=words))

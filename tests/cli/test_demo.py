@@ -1,6 +1,9 @@
 """``relens demo``: the whole engine without data."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -94,3 +97,16 @@ def test_an_interrupt_leaves_no_half_written_run(small, monkeypatch):
 def test_a_place_with_a_space_is_quoted_in_the_hint(small):
     outcome = succeed("demo", "--run", "my runs/demo", "--jobs", 1)
     assert "relens weights show 'my runs/demo'; relens evaluate 'my runs/demo' --by relation" in outcome.err
+
+
+def test_a_real_interrupt_ends_with_130_and_leaves_nothing(tmp_path):
+    command = [sys.executable, "-m", "relens", "demo", "--run", str(tmp_path / "r")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("relens: simulating 5 models on 3,900 queries")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith("interrupted; nothing half-written was left behind. Run the same command again to go on.\n")
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []

@@ -114,6 +114,16 @@ def test_exported_weights_come_back(searched, tmp_path, form):
         assert evaluated[0]["overall"] == evaluated[1]["overall"]
 
 
+@pytest.mark.parametrize("form", ["json", "csv", "npy"])
+def test_a_form_that_loses_the_input_says_so(run_path, tmp_path, form):
+    succeed("search", run_path, "--method", "simple", "--input", "sqrt", "--jobs", 1)
+    outcome = succeed("weights", "export", run_path, "-o", tmp_path / f"w.{form}")
+    said = "relens: the file does not say that the weights are for the input sqrt: import with --input sqrt\n"
+    assert (said in outcome.err) == (form != "json")
+    succeed("weights", "import", run_path, tmp_path / f"w.{form}", *([] if form == "json" else ["--input", "sqrt"]))
+    assert kept(run_path, "w").input == "sqrt"
+
+
 def test_imported_weights_are_not_said_to_be_fitted(searched, tmp_path):
     succeed("weights", "export", searched, "-o", tmp_path / "mine.csv")
     outcome = succeed("weights", "import", searched, tmp_path / "mine.csv")

@@ -15,7 +15,7 @@ from relens.ensemble.fit import METHODS, FitSettings, fit
 from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Views
-from relens.ensemble.search import Found, sweep
+from relens.ensemble.search import Found, sweep, sweep_groups
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
 from relens.errors import DatasetError, InputError, RanksError
 from relens.ranks.metrics import mrr
@@ -26,7 +26,6 @@ WAYS = [
     *((method, "sweep") for method in METHODS if method != "basic"),
     *((method, sampler) for method in ("simple", "basic", "dsc") for sampler in ("tpe", "random")),
 ]
-quiet = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 
 
 def tiny(shape):
@@ -76,7 +75,6 @@ def test_every_method_fits_the_smallest_packs(shape, way, gaps):
 
 
 @pytest.mark.kernels
-@quiet
 def test_the_default_is_dsc_with_everything_cross_validated():
     packed = random_case(7, n_queries=14, n_candidates=8).packed
     fitted = fit(packed)
@@ -169,7 +167,6 @@ def test_sampling_follows_the_seed():
 
 
 @pytest.mark.kernels
-@quiet
 @pytest.mark.parametrize("name", NAMES)
 def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_model(name):
     for seed in range(3):
@@ -183,18 +180,6 @@ def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_m
             known = [simple.fallback, uniform(3), *vertices(3)]
             found, *others = reciprocal_sums(case.packed, members, name, [mine, *known])
             assert found >= max(others) - 1e-12
-
-
-def test_groups_are_searched_from_the_global_weights_too(monkeypatch):
-    seen = []
-
-    def spy(views, members, name, *, incumbents, **options):
-        seen.append((len(members), [known.tolist() for known in incumbents]))
-        return sweep(views, members, name, incumbents=incumbents, **options)
-
-    monkeypatch.setattr(fit_module, "sweep", spy)
-    fitted = fit(random_case(1).packed, input="rank", regularise="none")
-    assert seen == [(1, []), (fitted.own.sum(), [fitted.fallback.tolist()])]
 
 
 def test_the_parts_are_at_least_the_whole_on_simulated_models():
@@ -267,12 +252,8 @@ def test_one_group_per_relation():
     fitted = fit(packed, group="relation", input="rank", regularise="none")
     assert fitted.grouping.labels == ("r0", "r1")
     assert fitted.settings["grouping"] == "relation"
-    found = sweep(
-        Views(packed),
-        [np.flatnonzero(packed.queries.relation == r) for r in (0, 1)],
-        "rank",
-        incumbents=[fitted.fallback],
-    )
+    members = [np.flatnonzero(packed.queries.relation == r) for r in (0, 1)]
+    _, found = sweep_groups(Views(packed), np.arange(12), members, "rank")
     assert fitted.table.tolist() == [result.weights.tolist() for result in found]
 
 

@@ -9,16 +9,11 @@ from relens.ensemble import pairs as pairs_module
 from relens.ensemble import search
 from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
 from relens.ensemble.pairs import Reduction, Views
-from relens.ensemble.search import Found, sweep
-from tests import strategies
+from relens.ensemble.search import Found, sweep, sweep_groups
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
 
-pytestmark = [
-    pytest.mark.kernels,
-    # Without the JIT, the quotient of a pair that is level all along the line, which nobody looks at, warns.
-    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernels
 few = settings(max_examples=25, deadline=None)
 
 
@@ -33,7 +28,8 @@ def reduction(request, monkeypatch):
 def thin_everything(patch):
     patch.setattr(pairs_module, "WIDE", Reduction(1, 1))
     patch.setattr(pairs_module, "FINE", Reduction(2, 1))
-    patch.setattr(search, "LOSSLESS_LIMIT", 0)
+    patch.setattr(search, "WIDE_PAIRS", 4)
+    patch.setattr(search, "LOSSLESS_PAIRS", 0)
 
 
 def assert_found(case, members, name, found: Found, incumbents=()):
@@ -55,19 +51,26 @@ def assert_found(case, members, name, found: Found, incumbents=()):
     assert found.trace[0, 1] == 1
 
 
+def assert_same(one, other):
+    for left, right in zip(one, other, strict=True):
+        assert np.array_equal(left.weights, right.weights)
+        assert left.value == right.value
+        assert np.array_equal(left.trace[:, 1:], right.trace[:, 1:])
+
+
 @few
-@given(st.data(), st.sampled_from(NAMES), st.booleans())
-def test_found_is_worth_its_value_and_never_less_than_what_was_known(data, name, thinned):
-    case = data.draw(cases())
-    incumbents = [np.array(data.draw(strategies.weights(case.packed.n_models)), dtype=np.int64)]
+@given(cases(), st.sampled_from(NAMES), st.booleans())
+def test_found_is_worth_its_value_and_never_less_than_what_was_known(case, name, thinned):
     groups = groups_of(case)
     with pytest.MonkeyPatch.context() as patch:
         if thinned:
             thin_everything(patch)
-        found = sweep(Views(case.packed), groups, name, incumbents=incumbents)
-    assert len(found) == len(groups)
-    for members, result in zip(groups, found, strict=True):
-        assert_found(case, members, name, result, incumbents)
+        found = sweep(Views(case.packed), groups, name)
+        overall, of_groups = sweep_groups(Views(case.packed), case.everything, groups, name)
+    assert_found(case, case.everything, name, overall)
+    for members, result, beside in zip(groups, found, of_groups, strict=True):
+        assert_found(case, members, name, result)
+        assert_found(case, members, name, beside, [overall.weights])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,38 +93,81 @@ def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
     oracles.assert_no_line_is_better(pairs, found.weights.tolist(), found.value, 5 * search.FINE_GAIN)
 
 
-def test_an_incumbent_that_no_ascent_would_meet_is_kept():
-    """An incumbent better than everything a thinned search finds must survive it."""
-    case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None, n_relations=1)
-    everything = case.everything
-    best = sweep(Views(case.packed), [everything], "rank")[0]
-    with pytest.MonkeyPatch.context() as patch:
-        thin_everything(patch)
-        patch.setattr(search, "ROUNDS", 0)
-        patch.setattr(search, "TOPS", 0)
-        poor = sweep(Views(case.packed), [everything], "rank")[0]
-        kept = sweep(Views(case.packed), [everything], "rank", incumbents=[best.weights])[0]
-    assert poor.value < best.value
-    assert kept.value == best.value
-    assert np.array_equal(kept.weights, best.weights)
+def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypatch):
+    """Groups whose own ascent goes nowhere get the final global weights, not those they started from."""
+    case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None)
+    groups = groups_of(case)
+    ascend = search._ascend
+
+    def lame(pairs, start, gain):
+        return ascend(pairs, start, gain if pairs.n_queries == 14 else 1e9)
+
+    monkeypatch.setattr(search, "_ascend", lame)
+    monkeypatch.setattr(pairs_module, "WIDE", Reduction(1, 1))
+    (started_from,) = sweep(Views(case.packed), [case.everything], "rank", lossless=False)
+    overall, found = sweep_groups(Views(case.packed), case.everything, groups, "rank")
+    assert not np.array_equal(overall.weights, started_from.weights)
+    for members, result in zip(groups, found, strict=True):
+        assert_found(case, members, "rank", result, [overall.weights, started_from.weights])
+    assert any(np.array_equal(result.weights, overall.weights) for result in found)
+
+
+def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
+    case = random_case(8, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    (best,) = sweep(Views(case.packed), [case.everything], "rank", lossless=False)
+    from_uniform = search._ascend(
+        pairs_module.Pairs.gather(case.packed, Views(case.packed).wide, case.everything, "rank"), uniform(4), 1e-5
+    )
+    assert from_uniform.value < best.value
+    seen = []
+    climb = search._Search.climb
+
+    def spy(self, members, incumbents=()):
+        seen.append((len(members), [known.tolist() for known in incumbents]))
+        return climb(self, members, incumbents)
+
+    monkeypatch.setattr(search._Search, "climb", spy)
+    sweep_groups(Views(case.packed), case.everything, groups_of(case), "rank")
+    assert seen == [(1, []), (len(groups_of(case)), [best.weights.tolist()])]
+
+
+@pytest.mark.parametrize("n_models", [1, 2, 5])
+def test_starts_are_those_given_and_the_best_near_a_vertex(n_models):
+    case = random_case(3, n_models=n_models, n_queries=8, n_candidates=12)
+    pairs = pairs_module.Pairs.gather(case.packed, Views(case.packed).wide, case.everything, "rank")
+    given_, *near = search._starts(pairs, [uniform(n_models)])
+    assert given_.tolist() == [1] * n_models
+    values = [oracles.value_of_pairs(pairs, start.tolist()) for start in near_vertices(n_models)]
+    expected = sorted(values, reverse=True)[: search.NEAR_STARTS] if n_models > 1 else []
+    assert [oracles.value_of_pairs(pairs, start.tolist()) for start in near] == expected
+    assert len({tuple(start) for start in near}) == len(near)
 
 
 @pytest.mark.parametrize("name", ["rank", "log", "score"])
 @pytest.mark.parametrize("lossless", [True, False])
 def test_workers_change_nothing(name, lossless, reduction):
     case = random_case(5, n_models=3, n_queries=16, n_candidates=20, n_relations=3)
-    [np.array([1, 2, 3])]
-    for groups in (groups_of(case), [case.everything]):
-        one, many = (
-            sweep(
-                Views(case.packed, jobs), groups, name, incumbents=[np.array([1, 2, 3])], lossless=lossless, jobs=jobs
-            )
-            for jobs in (1, 4)
-        )
-        for left, right in zip(one, many, strict=True):
-            assert np.array_equal(left.weights, right.weights)
-            assert left.value == right.value
-            assert np.array_equal(left.trace[:, 1:], right.trace[:, 1:])
+    groups = groups_of(case)
+    for members in (groups, [case.everything]):
+        one, many = (sweep(Views(case.packed, jobs), members, name, lossless=lossless, jobs=jobs) for jobs in (1, 4))
+        assert_same(one, many)
+    (overall, one), (overall_too, many) = (
+        sweep_groups(Views(case.packed, jobs), case.everything, groups, name, lossless=lossless, jobs=jobs)
+        for jobs in (1, 4)
+    )
+    assert_same([overall, *one], [overall_too, *many])
+
+
+def test_the_global_search_is_the_same_with_and_without_groups(reduction):
+    case = random_case(7, n_queries=16, n_candidates=20, n_relations=3)
+    for lossless in (True, False):
+        (alone,) = sweep(Views(case.packed), [case.everything], "log", lossless=lossless)
+        beside, _ = sweep_groups(Views(case.packed), case.everything, groups_of(case), "log", lossless=lossless)
+        without, none = sweep_groups(Views(case.packed), case.everything, [], "log", lossless=lossless)
+        assert none == []
+        for other in (beside, without):
+            assert np.array_equal(alone.weights, other.weights)
+            assert alone.value == other.value
 
 
 def test_the_order_of_groups_and_their_company_change_nothing(reduction):
@@ -131,6 +177,11 @@ def test_the_order_of_groups_and_their_company_change_nothing(reduction):
     back = sweep(Views(case.packed), groups[::-1], "sqrt")[::-1]
     alone = [sweep(Views(case.packed), [members], "sqrt")[0] for members in groups]
     for results in zip(forth, back, alone, strict=True):
+        assert len({tuple(result.weights) for result in results}) == 1
+        assert len({result.value for result in results}) == 1
+    _, forth = sweep_groups(Views(case.packed), case.everything, groups, "sqrt")
+    back = sweep_groups(Views(case.packed), case.everything, groups[::-1], "sqrt")[1][::-1]
+    for results in zip(forth, back, strict=True):
         assert len({tuple(result.weights) for result in results}) == 1
         assert len({result.value for result in results}) == 1
 
@@ -181,8 +232,28 @@ def test_without_the_exact_finish_values_are_those_of_the_wide_view():
     pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
     assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
     assert found.trace.shape == (1, 3)
-    ends = [search._ascend(pairs, start, search.WIDE_GAIN)[1] for start in (uniform(4), *near_vertices(4))]
+    near = sorted(near_vertices(4), key=lambda start: -oracles.value_of_pairs(pairs, start.tolist()))
+    ends = [search._ascend(pairs, start, search.WIDE_GAIN).value for start in (uniform(4), *near[: search.NEAR_STARTS])]
     assert found.value == max(ends) > min(ends)
+
+
+def test_large_groups_climb_on_an_even_sample_of_their_queries(monkeypatch):
+    case = random_case(4, n_queries=20, n_candidates=25, levels=None, n_relations=1)
+    views = Views(case.packed)
+    seen = []
+    gather = pairs_module.Pairs.gather
+
+    def spy(packed, view, queries, name):
+        seen.append((view is views.wide, queries.tolist()))
+        return gather(packed, view, queries, name)
+
+    monkeypatch.setattr(pairs_module.Pairs, "gather", spy)
+    for limit, step in ((10**6, 1), (views.wide.n_pairs(case.everything) // 2, 3)):
+        monkeypatch.setattr(search, "WIDE_PAIRS", limit)
+        seen.clear()
+        (found,) = sweep(views, [case.everything], "rank")
+        assert seen == [(True, list(range(0, 20, step))), (False, list(range(20)))]
+        assert_found(case, case.everything, "rank", found)
 
 
 def test_complementary_models_are_combined():

@@ -18,17 +18,14 @@ from relens.ensemble.sweep import (
     move,
     reciprocal_sum,
     total_advantage,
+    values_at,
     walk,
 )
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import HUGE, SMALL, problem, problems
 
-pytestmark = [
-    pytest.mark.kernels,
-    # Without the JIT, the quotient of a pair that is level all along the line, which nobody looks at, warns.
-    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernels
 few = settings(max_examples=60, deadline=None)
 many = settings(max_examples=120, deadline=None)
 
@@ -95,6 +92,9 @@ def test_totals_and_ranks_are_exact(data, elements):
     doubled = np.empty(pairs.n_queries, np.int64)
     doubled_ranks(total, pairs.offsets, pairs.floor, pairs.multiplicity, doubled)
     assert reciprocal_sum(doubled) == pytest.approx(float(oracles.value_of_pairs(pairs, weights)), rel=1e-12)
+    table = np.array([weights, [1] * len(weights)], dtype=np.int64)
+    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table)
+    assert values == pytest.approx([float(oracles.value_of_pairs(pairs, row.tolist())) for row in table], rel=1e-12)
 
 
 def test_the_total_of_no_weights_is_zero():

@@ -182,9 +182,7 @@ def test_other_relations_are_refused_by_name(weights, packed):
 @pytest.mark.parametrize("name", ["toy", "toy2"])
 def test_another_data_set_is_refused_by_fingerprint(weights, packed, name):
     other = replace(packed, provenance=Provenance(name, "beef", "test"))
-    message = (
-        f"the weights were fitted on 'toy' (f00d), the ranks are of '{name}' (beef). Use the ranks of the same data"
-    )
+    message = f"the weights were fitted on 'toy' (f00d), the ranks are of '{name}' (beef). Use the ranks of the"
     with pytest.raises(WeightsError, match=re.escape(message)):
         weights.of_packed(other)
 

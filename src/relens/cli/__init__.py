@@ -2,10 +2,12 @@
 
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from relens import __version__
+from relens.errors import InputError, RelensError, nearest
 
 # verb -> (module, attribute, one-line help); the modules are imported only when the verb runs, so that
 # `relens --help` stays instant.
@@ -42,8 +44,6 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest a verb where none has the name given."""
         if args and args[0] not in VERBS:
-            from relens.errors import nearest
-
             ctx.fail(f"No such command {args[0]!r}; {nearest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
@@ -66,9 +66,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and turn errors into messages and exit codes."""
-    from relens.cli.console import complain
-    from relens.errors import InputError, RelensError
-
     try:
         code = cli.main(prog_name="relens", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -76,11 +73,16 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        complain("interrupted; nothing half-written was left behind. Run the same command again to go on.")
-        sys.exit(130)
+        _end(130, "interrupted; nothing half-written was left behind. Run the same command again to go on.")
     except InputError as error:
-        complain(str(error))
-        sys.exit(2)
+        _end(2, str(error))
     except (RelensError, MemoryError, OSError) as error:
-        complain(str(error) or type(error).__name__)
-        sys.exit(1)
+        _end(1, str(error) or type(error).__name__)
+
+
+def _end(code: int, message: str) -> NoReturn:
+    """Say what went wrong, and end."""
+    from relens.cli.console import complain
+
+    complain(message)
+    sys.exit(code)

@@ -86,6 +86,10 @@ def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     else:
         raise InputError(f"cannot tell the form of {output}: expected a name that ends in .json, .csv or .npy")
     note(f"wrote {output}; models in order: {', '.join(found.models)}")
+    if output.suffix != ".json" and found.input != "rank":
+        note(
+            f"the file does not say that the weights are for the input {found.input}: import with --input {found.input}"
+        )
 
 
 @weights.command("import")

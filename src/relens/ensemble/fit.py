@@ -178,8 +178,9 @@ class _Fit:
         packed = self.packed
         searched, members = split_by_group(self.group, self.everything)
         if math.isinf(choice.kappa):
-            common = self._search([self.everything], choice.input)[0].weights
-            return common, searched, np.tile(common, (len(searched), 1))
+            found = self._search([self.everything], choice.input)
+            self.trace = _overall_trace(found, packed.n_queries)
+            return found[0].weights, searched, np.tile(found[0].weights, (len(searched), 1))
         if self.settings.searcher == "sweep":
             overall, found = sweep_groups(
                 self.views, self.everything, members, choice.input, jobs=self.jobs, progress=self.progress
