@@ -113,7 +113,7 @@ def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypa
 
 
 def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
-    case = random_case(8, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
     (best,) = sweep(Views(case.packed), [case.everything], "rank", lossless=False)
     from_uniform = search._ascend(
         pairs_module.Pairs.gather(case.packed, Views(case.packed).wide, case.everything, "rank"), uniform(4), 1e-5

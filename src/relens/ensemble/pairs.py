@@ -68,7 +68,7 @@ class Reduction(NamedTuple):
 
 
 WIDE = Reduction(12, 4)
-FINE = Reduction(96, 32)
+FINE = Reduction(48, 16)
 
 
 class Views:
@@ -89,7 +89,7 @@ class Views:
 
     @cached_property
     def fine(self) -> View:
-        """At most 128 candidates a query."""
+        """At most 64 candidates a query."""
         return View.thinned(self.packed, keep=FINE.keep, sample=FINE.sample, jobs=self.jobs)
 
 

@@ -21,7 +21,7 @@ Members = npt.NDArray[np.int64]
 
 WIDE_PAIRS = 100_000
 """A group with more pairs on the wide view climbs on an even sample of its queries."""
-LOSSLESS_PAIRS = 50_000
+LOSSLESS_PAIRS = 20_000
 """A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
 TOPS = 3
 """Ends of ascents on thinned pairs that are tried on all of them."""
