@@ -12,7 +12,7 @@ from relens.run import Run
 from tests import oracles
 
 SIMULATION = Simulation(
-    ("alpha", "beta", "gamma"), (3, 6, 9, 12), 30, level=(1.2, 1.0), skill=0.8, noise=0.5, agreement=0.3, seed=5
+    ("alpha", "beta", "gamma"), (3, 6, 9, 12), 30, level=(1.2, 1.0), skill=0.8, noise=0.5, agreement=0.3, seed=36
 )
 """60 queries a split; of the three models, others lead in other relations."""
 

@@ -52,7 +52,7 @@ def test_type_checkers_see_the_same_names():
 
 def test_fit_evaluate_compare_in_ten_lines():
     simulation = relens.Simulation(
-        ("alpha", "beta", "gamma"), (3, 6, 9, 12), 30, level=(1.2, 1.0), skill=0.8, noise=0.5, agreement=0.3, seed=5
+        ("alpha", "beta", "gamma"), (3, 6, 9, 12), 30, level=(1.2, 1.0), skill=0.8, noise=0.5, agreement=0.3, seed=36
     )
     valid, test = simulation.packed("valid"), simulation.packed("test")
     weights = relens.fit(valid, method="dsc", input="rank")

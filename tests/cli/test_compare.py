@@ -159,7 +159,7 @@ def test_splits_of_two_data_sets_are_refused(run_path):
     test = simulated.packed("test")
     other = replace(test, provenance=replace(test.provenance, fingerprint="seed 6"))
     save(other, run_path / "ranks" / "test")
-    fail(2, "the data sets of valid and test differ (seed 5 and seed 6)", "compare", run_path, "mean")
+    fail(2, "the data sets of valid and test differ (seed 36 and seed 6)", "compare", run_path, "mean")
 
 
 def test_missing_extras_are_noted_and_the_rest_is_compared(tiny_run, monkeypatch):

@@ -197,7 +197,7 @@ def test_weights_of_another_data_set_are_refused(searched, tmp_path):
     succeed("weights", "export", searched, "-o", tmp_path / "mine.json")
     sets = [replace(simulated.SIMULATION, seed=6).packed(split) for split in ("valid", "test")]
     other = simulated.write_run(tmp_path / "other", *sets)
-    message = "the weights were fitted on 'simulated' (seed 5), the ranks are of 'simulated' (seed 6)"
+    message = "the weights were fitted on 'simulated' (seed 36), the ranks are of 'simulated' (seed 6)"
     fail(2, message, "weights", "import", other, tmp_path / "mine.json")
     assert not (other / "weights").exists()
 
