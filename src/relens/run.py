@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _MAKERS = "Make one with `relens ranks import DIR --run RUN`."
 
 @dataclass(frozen=True)
 class Run:
-    """A directory with ``run.json``, ``ranks/{split}/``, ``weights/{name}.json``, ``evaluations/{name}-{split}.json``.
+    """A directory: ``run.json`` and the folders ``models``, ``ranks``, ``weights``, ``evaluations``.
 
     Attributes:
         path: the directory.
@@ -117,6 +118,18 @@ class Run:
     def weights_names(self) -> list[str]:
         """Return the names of all weights of the run, sorted."""
         return sorted(path.stem for path in (self.path / "weights").glob("*.json") if _NAME.fullmatch(path.stem))
+
+    def model_path(self, name: str) -> Path:
+        """Return where the model of that name is trained and kept."""
+        return self.path / "models" / _checked_name(name)
+
+    def model_names(self) -> list[str]:
+        """Return the names of all models whose training is complete, sorted."""
+        return sorted(path.parent.name for path in (self.path / "models").glob("*/trained"))
+
+    def forget_model(self, name: str) -> None:
+        """Remove a model with its log and checkpoints."""
+        shutil.rmtree(self.model_path(name), ignore_errors=True)
 
     def evaluation_path(self, name: str, split: str) -> Path:
         """Return where the evaluation of some weights (or of one model) on a split is, or belongs."""

@@ -61,11 +61,12 @@ def test_list_as_json_tells_imported_from_catalogued(home: Path, folder: Path) -
     invoke("import", str(folder), "--name", "kin")
     entries = json.loads(invoke("list", "--json").stdout)["datasets"]
     assert [entry["name"] for entry in entries] == [*CATALOG, "kin"]
-    assert [entry["catalogued"] for entry in entries] == [True] * 4 + [False]
+    assert [entry["catalogued"] for entry in entries] == [True] * len(CATALOG) + [False]
     assert entries[0]["folder"] is None
     assert entries[-1] == {
         "name": "kin",
         "catalogued": False,
+        "generated": False,
         "folder": str(home / "data" / "kin"),
         "counts": TOY.counts,
         "fingerprint": TOY.fingerprint,

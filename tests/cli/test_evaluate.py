@@ -228,7 +228,7 @@ def test_weights_of_another_data_set_are_refused(searched, tmp_path):
     sets = [replace(simulated.SIMULATION, seed=6).packed(split) for split in ("valid", "test")]
     other = simulated.write_run(tmp_path / "other", *sets)
     shutil.copytree(searched / "weights", other / "weights")
-    message = "the weights were fitted on 'simulated' (seed 36), the ranks are of 'simulated' (seed 6). Use the ranks of"
+    message = "the weights were fitted on 'simulated' (seed 36), the ranks are of 'simulated' (seed 6). Use"
     fail(2, message, "evaluate", other)
 
 

@@ -13,6 +13,8 @@ from relens.errors import InputError, RelensError, nearest
 # `relens --help` stays instant.
 VERBS: dict[str, tuple[str, str, str]] = {
     "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
+    "train": ("relens.cli.train", "train", "Train a base model on a data set."),
+    "rank": ("relens.cli.rank", "rank", "Rank a split's queries with the trained models of a run."),
     "ranks": ("relens.cli.ranks", "ranks", "Import, pack, show and export ranks."),
     "search": ("relens.cli.search", "search", "Search ensemble weights on validation ranks."),
     "evaluate": ("relens.cli.evaluate", "evaluate", "Evaluate weights (or one model) on a split."),

@@ -43,7 +43,7 @@ def list_(as_json: bool) -> None:
         return
     table = _table("data set", "entities", "relations", "train", "valid", "test", "where")
     for row in entries:
-        remedy = f"not here; `relens data get {row['name']}` fetches it"
+        remedy = "generated" if row["generated"] else f"not here; `relens data get {row['name']}` fetches it"
         table.add_row(escape(row["name"]), *_numbers(row["counts"]), escape(row["folder"] or remedy))
     _print(table)
 
@@ -62,9 +62,10 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     loaded = load(dataset, offline=offline, progress=TerminalProgress())
     facts = describe(loaded)
     if as_json:
-        emit_json({"folder": str(loaded.folder), **facts})
+        emit_json({"folder": None if loaded.folder is None else str(loaded.folder), **facts})
         return
-    emit(f"{facts['name']}, fingerprint {facts['fingerprint']}, read from {loaded.folder}")
+    origin = "generated" if loaded.folder is None else f"read from {loaded.folder}"
+    emit(f"{facts['name']}, fingerprint {facts['fingerprint']}, {origin}")
     _print(_summary(facts))
     if relations > 0:
         _print(_relations(facts["relations"], relations))
@@ -77,15 +78,17 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
 def get(name: str, offline: bool, as_json: bool) -> None:
     """Fetch a data set once, check its content, and print the folder that holds it.
 
-    NAME is one that `relens data list` shows. A data set that is here already is checked, not fetched again.
+    NAME is one that `relens data list` shows. A data set that is here already is checked, not fetched again. One that
+    is generated needs no folder, and none is printed.
     """
     entry = find(name)
-    was_here = locate(entry) is not None
+    was_here = entry.generate is not None or locate(entry) is not None
     loaded = load_entry(entry, offline=offline, progress=TerminalProgress())
-    note(f"{entry.name} {'was here already' if was_here else 'was fetched'}; its content is as expected")
+    how = "is generated when needed" if entry.generate else "was here already" if was_here else "was fetched"
+    note(f"{entry.name} {how}; its content is as expected")
     if as_json:
         emit_json({**_entry_row(entry), "fetched": not was_here})
-    else:
+    elif loaded.folder is not None:
         emit(str(loaded.folder))
 
 
@@ -115,6 +118,7 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "catalogued": entry.name in CATALOG,
+        "generated": entry.generate is not None,
         "folder": None if folder is None else str(folder),
         "counts": dict(entry.counts),
         "fingerprint": entry.fingerprint,

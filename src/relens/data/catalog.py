@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
 from relens.data.download import download_splits
+from relens.data.patterns import patterns
 from relens.errors import DatasetError, RelensError, nearest
 from relens.files import read_json, whole_folder, write_json
 from relens.progress import SILENT, Progress
@@ -26,6 +27,7 @@ class Entry:
         counts: entities, relations, train, valid, test.
         fingerprint: digest its content must have, see ``Dataset.fingerprint``.
         sources: addresses of the files of each split, joined in order; empty where it cannot be fetched.
+        generate: makes the data set in memory; None where it is read from files.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Entry:
     counts: Mapping[str, int]
     fingerprint: str
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    generate: Callable[[], Dataset] | None = None
 
 
 def _counts(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
@@ -83,6 +86,7 @@ CATALOG: dict[str, Entry] = {
             "1fe90ea68b5c9f41",
             _sources(_VILLMOW, "other/umls"),
         ),
+        Entry("patterns", "patterns", _counts(1_023, 11, 4_289, 1_100, 1_100), "9f9948714836ed04", generate=patterns),
     )
 }
 
@@ -91,7 +95,8 @@ def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress 
     """Load a data set: a folder, a catalogued name or an imported name.
 
     A folder that exists wins. A name is looked up below ``RELENS_DATA``, then in the cache, then fetched into the
-    cache unless ``offline``; wherever it was found, its content must be what the name promises.
+    cache unless ``offline``; wherever it was found, its content must be what the name promises. A generated data set
+    is made in memory.
     """
     if Path(name_or_path).is_dir():
         return read_folder(name_or_path)
@@ -100,6 +105,8 @@ def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress 
 
 def load_entry(entry: Entry, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
     """Load a named data set even where a folder of that name lies in the working directory."""
+    if entry.generate is not None:
+        return _checked(entry.generate(), entry, "its generator")
     folder = locate(entry)
     if folder is None:
         return _fetch(entry, offline, progress)
@@ -120,7 +127,9 @@ def find(name: str) -> Entry:
 
 
 def locate(entry: Entry) -> Path | None:
-    """Return the folder that holds a data set on this machine, or None."""
+    """Return the folder that holds a data set on this machine, or None; a generated one is in no folder."""
+    if entry.generate is not None:
+        return None
     for parent in _shelves() if entry.name in CATALOG else [cache_folder()]:
         for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
             if folder.name.lower() == entry.folder.lower() and folder.is_dir():

@@ -111,7 +111,7 @@ def pack_scores(
         always_ahead=above.astype(np.int32),
         counts=counts,
         contested=_doubled_ranks(contested, counts, values, ordered, slot).astype(dtype),
-        gaps=None if gap_scales is None else _scaled_gaps(contested, np.repeat(answers, counts, axis=1), gap_scales),
+        gaps=None if gap_scales is None else scale_gaps(contested, np.repeat(answers, counts, axis=1), gap_scales),
     )
 
 
@@ -211,7 +211,7 @@ def _answers(values: npt.NDArray[Any], answer_column: npt.NDArray[np.int64]) -> 
     return answers
 
 
-def _scaled_gaps(
+def scale_gaps(
     contested: npt.NDArray[Any], answers: npt.NDArray[Any], scales: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int32]:
     """Scale the differences of scores (N, k) to whole numbers that keep their sign."""

@@ -1,0 +1,54 @@
+"""``relens rank``: from the trained models of a run to packed ranks."""
+
+from pathlib import Path
+
+import click
+
+from relens.cli.console import TerminalProgress, emit, emit_json
+from relens.cli.device import device_option, pick_device
+from relens.cli.options import json_option, models_option, run_argument
+from relens.data.catalog import load
+from relens.errors import InputError
+from relens.ranks.metrics import mrr
+from relens.run import Run
+
+
+@click.command()
+@run_argument
+@models_option
+@device_option
+@click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
+@click.option("--force", is_flag=True, help="Replace ranks that are there already.")
+@json_option
+def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool, as_json: bool) -> None:
+    """Rank the validation and test queries with all trained models of RUN, and keep packed ranks.
+
+    All models see each query at once, so no rank matrix is ever written. Known answers of train, valid and test are
+    left out.
+    """
+    from relens.evaluation import model_ranks
+    from relens.ranks.export import Ranker
+    from relens.training.trained import TrainedModel
+
+    run = Run.open(run_path)
+    names = models or run.model_names()
+    if not names:
+        raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
+    trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
+    dataset = load(trained[names[0]].source)
+    chosen = pick_device(device)
+    ranker = Ranker({name: model.load(dataset, chosen) for name, model in trained.items()}, dataset)
+    progress = TerminalProgress()
+    with Run.receive_ranks(run.path, dataset.name, force=force) as folder:
+        scales = ranker.fit_scales() if gaps else None
+        for split in ("valid", "test"):
+            ranker.pack(split, folder / split, scales, progress=progress)
+    found = {
+        split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names}
+        for split in ("valid", "test")
+    }
+    if as_json:
+        emit_json({"run": str(run.path), "mrr": found})
+    else:
+        for name in names:
+            emit(f"{name}: validation MRR {found['valid'][name]:.4f}, test MRR {found['test'][name]:.4f}")

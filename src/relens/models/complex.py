@@ -1,0 +1,33 @@
+"""ComplEx (Trouillon et al., 2016): a bilinear form over the complex numbers."""
+
+import torch
+from torch import Tensor
+
+from relens.errors import InputError
+from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
+from relens.models.options import Size
+
+
+class ComplEx(KGEModel):
+    """s = Re⟨h, r, t̄⟩; heads are asked for with the conjugate of r, or with a vector of their own.
+
+    Rows hold real parts, then imaginary parts.
+    """
+
+    def __init__(self, n_entities: int, n_relations: int, *, dim: Size = 2000, shared_inverse: bool = True) -> None:
+        super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
+        if dim % 2:
+            raise InputError(f"dim of ComplEx is {dim}, expected an even number: real and imaginary parts")
+        self.make_tables(dim, dim)
+
+    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
+        """Multiply the anchors by their relations."""
+        row, sign = self.relation_rows(relation)
+        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        (h_re, h_im), (r_re, r_im) = rows[0].chunk(2, dim=-1), rows[1].chunk(2, dim=-1)
+        r_im = sign * r_im
+        return Encoded(torch.cat([h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re], dim=-1), relation, rows)
+
+    def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
+        """Score by dot product; see ``KGEModel.score``."""
+        return dot_scores(queries.vector, self.entity, candidates, drop)

@@ -1,0 +1,87 @@
+"""Distances between query vectors and entity rows, without the (queries, candidates, dim) tensor in between."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from relens.models import fused
+
+PIECE = {"cpu": 2**20, "cuda": 2**28}
+"""Differences held at a time where no fused kernel is at hand: about what fits a cache, and 1 GiB."""
+
+
+def l1_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σ|v − x|, (B, E) or (B, P), for ``vector`` (B, d), ``table`` (E, d), ``candidates`` None or (C, P)."""
+    if fused.usable(vector):
+        return fused.distance(vector, table, candidates, fused.L1)
+    chunks = in_chunks(vector, candidates)
+    return torch.cdist(chunks, table.unsqueeze(0) if candidates is None else table[candidates], p=1).flatten(0, 1)
+
+
+def modulus_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σ|v − x| over complex coordinates (real halves, then imaginary halves); shapes as in ``l1_distance``."""
+    if fused.usable(vector):
+        return fused.distance(vector, table, candidates, fused.MODULUS)
+    distance = partial(_Moduli.apply, in_chunks(vector, candidates))
+    return in_pieces(distance, table, candidates, vector.numel())
+
+
+class _Moduli(torch.autograd.Function):
+    """Sums of moduli (C, b, P) for chunks (C, b, d) and rows (C, P, d).
+
+    The backward pass recomputes the differences, and its gradient at 0 is 0 (that of hypot is not a number).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, chunks: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(chunks, rows)
+        return torch.hypot(*_differences(chunks, rows)).sum(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        real, imaginary = _differences(*ctx.saved_tensors)
+        modulus = torch.hypot(real, imaginary)
+        scale = gradients[0].unsqueeze(-1) / modulus.clamp_min_(torch.finfo(modulus.dtype).tiny)
+        parts = real.mul_(scale), imaginary.mul_(scale)
+        return torch.cat([part.sum(dim=2) for part in parts], dim=-1), -torch.cat([p.sum(dim=1) for p in parts], dim=-1)
+
+
+def _differences(chunks: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return real and imaginary differences, (C, b, P, d/2) each."""
+    (v_re, v_im), (x_re, x_im) = chunks.unsqueeze(2).chunk(2, dim=-1), rows.unsqueeze(1).chunk(2, dim=-1)
+    return v_re - x_re, v_im - x_im
+
+
+def in_chunks(rows: Tensor, candidates: Tensor | None) -> Tensor:
+    """Split what belongs to B queries, (B, …), into the chunks that share candidates: (C, B/C, …)."""
+    return torch.unflatten(rows, 0, (1 if candidates is None else len(candidates), -1))
+
+
+def in_pieces(
+    distance: Callable[[Tensor], Tensor],
+    table: Tensor,
+    candidates: Tensor | None,
+    n_differences: int,
+    *,
+    recompute: bool = False,
+) -> Tensor:
+    """Return the distances (B, P) that ``distance`` gives, as (C, b, P), for rows (C, P, d) of ``table``.
+
+    Candidates are taken some at a time, as each costs ``n_differences`` numbers. With ``recompute`` they are not kept
+    for the backward pass.
+    """
+
+    def piece(start: int, stop: int) -> Tensor:
+        return distance(table[start:stop].unsqueeze(0) if candidates is None else table[candidates[:, start:stop]])
+
+    n_candidates = len(table) if candidates is None else candidates.shape[1]
+    step = max(1, PIECE.get(table.device.type, PIECE["cpu"]) // n_differences)
+    if step >= n_candidates:
+        return piece(0, n_candidates).flatten(0, 1)
+    if recompute:
+        piece = partial(checkpoint, piece, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([piece(at, at + step) for at in range(0, n_candidates, step)], dim=2).flatten(0, 1)

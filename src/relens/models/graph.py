@@ -1,0 +1,92 @@
+"""Graph layers of CompGCN: every entity sums what its neighbours, composed with their relations, send it."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Composition = Literal["corr", "mult", "sub"]
+
+
+class Edges(nn.Module):
+    """Triples as 2n edges: n where the head receives from the tail, then n where the tail receives from the head.
+
+    Attributes:
+        sender, relation: ids, (2n,); relations are directed.
+        receiver: ids, (2n,); E is added for the second direction.
+        norm: weights, (2n,): (degree of receiver · degree of sender)^(−1/2). Both degrees count how often an entity
+            receives in that direction (as the first implementation does), and what an entity that never does sends
+            has weight 0.
+    """
+
+    sender: Tensor
+    relation: Tensor
+    receiver: Tensor
+    norm: Tensor
+
+    def __init__(self, triples: Tensor, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        head, relation, tail = triples.long().T
+        receiver = torch.cat([head, tail + n_entities])
+        degree = torch.bincount(receiver, minlength=2 * n_entities).to(torch.get_default_dtype())
+        scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
+        # Not persistent: the triples belong to the data set, not to the parameters.
+        self.register_buffer("sender", torch.cat([tail, head]), persistent=False)
+        self.register_buffer("relation", torch.cat([relation, relation + n_relations]), persistent=False)
+        self.register_buffer("receiver", receiver, persistent=False)
+        norm = scale[receiver] * scale[torch.cat([tail, head + n_entities])]
+        self.register_buffer("norm", norm, persistent=False)
+
+    def sums(self, messages: Tensor, n_entities: int) -> Tensor:
+        """Return the weighted sums of messages (2n, p) by direction and receiver, (2, E, p)."""
+        total = messages.new_zeros(2 * n_entities, messages.shape[1])
+        total.index_add_(0, self.receiver, messages * self.norm.unsqueeze(1))
+        return total.view(2, n_entities, -1)
+
+
+class GraphLayer(nn.Module):
+    """One layer, from p to q numbers per entity and relation."""
+
+    def __init__(self, p: int, q: int, composition: Composition, dropout: float) -> None:
+        super().__init__()
+        self.composition = composition
+        self.loop_relation = nn.Parameter(torch.empty(1, p))
+        self.weight = nn.Parameter(torch.empty(3, p, q))  # of what heads receive, of what tails receive, of itself
+        self.relation_weight = nn.Parameter(torch.empty(p, q))
+        self.norm = nn.BatchNorm1d(q)
+        self.dropout = nn.Dropout(dropout)
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Yield the parameters as matrices."""
+        yield from (self.loop_relation, *self.weight, self.relation_weight)
+
+    def forward(self, x: Tensor, z: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+        """Return the new entities (E, q) and relations (2R, q) for ``x`` (E, p) and ``z`` (2R, p)."""
+        # Sums commute with the linear map: entities are mapped instead of edges.
+        received = self.dropout(receive(x, z, edges, self.composition) @ self.weight[:2]).sum(dim=0)
+        itself = compose(x, self.loop_relation, self.composition) @ self.weight[2]
+        return torch.tanh(self.norm((received + itself) / 3)), z @ self.relation_weight
+
+
+def compose(x: Tensor, z: Tensor, composition: Composition) -> Tensor:
+    """Compose entities with relations, (…, p) each; corr is circular correlation, Σᵢ xᵢ·z₍ₖ₊ᵢ₎."""
+    if composition == "sub":
+        return x - z
+    if composition == "mult":
+        return x * z
+    correlated: Tensor = torch.fft.irfft(torch.fft.rfft(x).conj() * torch.fft.rfft(z), n=x.shape[-1])
+    return correlated
+
+
+def receive(x: Tensor, z: Tensor, edges: Edges, composition: Composition) -> Tensor:
+    """Return the weighted sums of composed neighbours, (2, E, p): what heads receive, and what tails receive."""
+    if composition != "corr":
+        return edges.sums(compose(x[edges.sender], z[edges.relation], composition), len(x))
+    # Correlation is a product in the frequency domain, and sums may be taken there: the tables are transformed
+    # instead of every edge.
+    fx, fz = torch.fft.rfft(x).conj(), torch.fft.rfft(z)
+    messages = torch.view_as_real(fx[edges.sender] * fz[edges.relation]).flatten(1)
+    summed = torch.view_as_complex(edges.sums(messages, len(x)).view(2, len(x), -1, 2))
+    received: Tensor = torch.fft.irfft(summed, n=x.shape[1])
+    return received

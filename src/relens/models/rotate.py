@@ -1,0 +1,50 @@
+"""RotatE (Sun et al., 2019): a relation rotates every complex coordinate."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from relens.errors import InputError
+from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.distance import modulus_distance
+from relens.models.initialisers import SCALE
+from relens.models.options import Margin, Size
+
+
+class RotatE(KGEModel):
+    """s = γ − Σₖ |hₖ·exp(iφₖ) − tₖ|; heads are asked for with −φ, or with angles of their own.
+
+    Rows hold real parts, then imaginary parts. φ = π·θ/0.01 for relation rows θ: the scale of the initialisers turns
+    by π (KGTuner).
+    """
+
+    def __init__(
+        self,
+        n_entities: int,
+        n_relations: int,
+        *,
+        dim: Size = 1000,
+        gamma: Margin = 6.0,
+        shared_inverse: bool = True,
+    ) -> None:
+        super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
+        if dim % 2:
+            raise InputError(f"dim of RotatE is {dim}, expected an even number: real and imaginary parts")
+        self.gamma = gamma
+        self.make_tables(dim, dim // 2)
+
+    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
+        """Rotate the anchors."""
+        row, sign = self.relation_rows(relation)
+        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        phase = sign * rows[1] * (math.pi / SCALE)
+        real, imaginary = rows[0].chunk(2, dim=-1)
+        cosine, sine = torch.cos(phase), torch.sin(phase)
+        rotated = torch.cat([real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1)
+        return Encoded(rotated, relation, rows)
+
+    def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
+        """Score by the sum of moduli; see ``KGEModel.score``. Candidates are not dropped out."""
+        del drop
+        return self.gamma - modulus_distance(queries.vector, self.entity, candidates)

@@ -1,0 +1,35 @@
+"""TransE (Bordes et al., 2013): a relation is a translation."""
+
+from torch import Tensor
+
+from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.distance import l1_distance
+from relens.models.options import Margin, Size
+
+
+class TransE(KGEModel):
+    """s = γ − ‖h + r − t‖₁; heads are asked for with −r, or with a vector of their own."""
+
+    def __init__(
+        self,
+        n_entities: int,
+        n_relations: int,
+        *,
+        dim: Size = 1000,
+        gamma: Margin = 6.0,
+        shared_inverse: bool = True,
+    ) -> None:
+        super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
+        self.gamma = gamma
+        self.make_tables(dim, dim)
+
+    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
+        """Translate the anchors."""
+        row, sign = self.relation_rows(relation)
+        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        return Encoded(rows[0] + sign * rows[1], relation, rows)
+
+    def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
+        """Score by L1 distance; see ``KGEModel.score``. Candidates are not dropped out."""
+        del drop
+        return self.gamma - l1_distance(queries.vector, self.entity, candidates)

@@ -1,0 +1,1 @@
+"""Training: settings, losses, the loop, checkpoints and the ranking of validation queries."""

@@ -1,0 +1,93 @@
+"""Checkpoints: everything a killed run needs to go on as if nothing had happened. Nothing is ever unpickled."""
+
+import logging
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from relens.errors import InputError
+from relens.files import read_json, whole_folder, write_json
+
+FORMAT = 1
+TENSORS, RECORD = "tensors.safetensors", "state.json"
+NAME = re.compile(r"step-(\d{9})")
+LEFT_OVER = re.compile(r"\.step-\d{9}\..*\.(part|old)")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A run after some steps.
+
+    Attributes:
+        step: steps taken.
+        identity: what the run is of (settings, data); a run with another identity does not go on from here.
+        state: what else JSON can hold: schedule, best validation, seconds.
+        tensors: by name: parameters, best parameters, optimiser state, random states, examples pending.
+    """
+
+    step: int
+    identity: dict[str, Any]
+    state: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint whole below ``folder``, then remove older ones and what killed runs left behind.
+
+    Each has a folder of its own: at no moment is there none.
+    """
+    name = f"step-{checkpoint.step:09d}"
+    if not (folder / name).exists():
+        with whole_folder(folder / name) as aside:
+            save_file({key: value.contiguous() for key, value in checkpoint.tensors.items()}, aside / TENSORS)
+            record = {"step": checkpoint.step, "identity": checkpoint.identity, "state": checkpoint.state}
+            write_json(aside / RECORD, {"format": FORMAT, **record})
+    remove_checkpoints(folder, but=name)
+
+
+def remove_checkpoints(folder: Path, *, but: str | None = None) -> None:
+    """Remove the checkpoints below a folder, and what killed runs left behind, once a run no longer needs them."""
+    for path in list(folder.iterdir()):
+        if path.name != but and (NAME.fullmatch(path.name) or LEFT_OVER.fullmatch(path.name)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint | None:
+    """Return the newest checkpoint below a folder, None where there is none; one of another run is refused."""
+    names = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
+    if not names:
+        return None
+    path = folder / names[-1]
+    record = read_json(path / RECORD, "checkpoint")
+    if record.get("format") != FORMAT:
+        raise InputError(f"{path} has format {record.get('format')}, expected {FORMAT}: remove {folder} to start anew")
+    _check_identity(folder, record["identity"], identity)
+    try:
+        tensors = load_file(path / TENSORS, device=str(device))
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to go on without it.") from error
+    _log.info("going on from step %d in %s", record["step"], path)
+    return Checkpoint(record["step"], record["identity"], record["state"], tensors)
+
+
+def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse to go on with a run that was asked for something else, and say what differs."""
+    differing = [
+        f"{key} {found.get(key)!r} instead of {expected.get(key)!r}"
+        for key in sorted(found.keys() | expected.keys())
+        if found.get(key) != expected.get(key)
+    ]
+    if differing:
+        raise InputError(
+            f"{folder} holds a run with {', '.join(differing)}: "
+            f"remove it to start anew, or ask for the same run to go on with it"
+        )

@@ -1,0 +1,126 @@
+"""The training loop: steps, validation, the best parameters, and going on after an interruption."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from relens.models import build
+from relens.models.base import KGEModel
+from relens.seeding import generator
+from relens.training.checkpoint import newest_checkpoint, save_checkpoint
+from relens.training.journal import Journal, Record
+from relens.training.queries import TrainingQueries
+from relens.training.run import Ending, Run, isolated
+from relens.training.settings import TrainSettings
+
+CHECKPOINT_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a run ended; the model holds the parameters of ``best_step``.
+
+    Attributes:
+        step: steps taken.
+        best_step: step of the best validation; 0 where none was taken.
+        best_mrr: its filtered validation MRR; None where none was taken.
+        ending: all ``steps``, ``stopped early``, or ``diverged``: the loss was no finite number.
+        seconds: time taken, interruptions not counted.
+    """
+
+    step: int
+    best_step: int
+    best_mrr: float | None
+    ending: Ending
+    seconds: float
+
+
+def new_model(settings: TrainSettings, triples: npt.NDArray[np.int32], n_entities: int, n_relations: int) -> KGEModel:
+    """Return the untrained model of some settings on the CPU; ``triples`` (n, 3) are those of train."""
+    seed = int(generator(settings.seed, "initialise").integers(2**63))
+    facts = torch.from_numpy(triples.astype(np.int64))
+    with torch.random.fork_rng(devices=[]):  # layers draw from the global generator when they are made
+        model = build(settings.model, n_entities, n_relations, settings.options, facts)
+    model.initialise(settings.initialiser, torch.Generator().manual_seed(seed))
+    return model
+
+
+def fit(
+    model: KGEModel,
+    triples: npt.NDArray[np.int32],
+    settings: TrainSettings,
+    *,
+    validate: Callable[[KGEModel], float],
+    log: Callable[[Record], None] = lambda record: None,
+    folder: Path | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> FitResult:
+    """Train a model, on its device, until the steps are taken, validation stalls or the loss diverges.
+
+    The model ends with the parameters of its best validation. With a ``folder``, the log is written there as JSONL,
+    and checkpoints after validations at least ``checkpoint_seconds`` apart: the same call goes on where a killed one
+    was. On the CPU the result depends on model, triples and settings alone, however often the run was interrupted.
+
+    Args:
+        model: as ``new_model`` made it; ``model.entity.device`` is where it is trained.
+        triples: of train, (n, 3) rows head, relation, tail.
+        settings: what to do.
+        validate: returns the filtered MRR of the validation queries.
+        log: is handed each record of the log.
+        folder: for log and checkpoints; None for neither.
+        checkpoint_seconds: between checkpoints, at least.
+    """
+    device = model.entity.device
+    identity = {**settings.as_dict(), "triples": _digest(triples, model)}
+    with isolated(settings, device):
+        facts = torch.from_numpy(triples.astype(np.int64)).to(device)
+        run = Run(model.train(), TrainingQueries.of(facts, model.n_entities, model.n_relations), settings)
+        if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
+            run.resume(checkpoint)
+        journal, saved = Journal(folder, log, step=run.step), time.perf_counter()
+        while run.ending is None:
+            run.advance()
+            due = run.step % settings.validate_every == 0 or run.step == settings.steps
+            if not due and run.step % settings.log_every:
+                continue
+            record = run.record()
+            if due and record.loss is not None:
+                mrr = validate(model)
+                run.validated(mrr)
+                record = replace(record, mrr=mrr, seconds=run.seconds)
+            journal.write(record)
+            run.mark()
+            if folder is not None and due and time.perf_counter() - saved >= checkpoint_seconds:
+                save_checkpoint(folder, run.checkpoint(identity))
+                saved = time.perf_counter()
+    return _finish(run)
+
+
+def _finish(run: Run) -> FitResult:
+    """Give the model its best parameters and say how the run ended."""
+    assert run.ending is not None
+    if run.ending == "diverged":
+        _log.warning(
+            "the loss was no finite number by step %d; the model keeps its parameters of step %d. "
+            "A smaller lr, or a larger regulariser_weight, may help.",
+            run.step,
+            run.best_step,
+        )
+    run.restore_best()
+    return FitResult(run.step, run.best_step, run.best_mrr, run.ending, run.seconds)
+
+
+def _digest(triples: npt.NDArray[Any], model: KGEModel) -> str:
+    """Return a short digest of the training data: a checkpoint of other data is not gone on from."""
+    sizes = f"{model.n_entities} {model.n_relations} ".encode()
+    return sha256(sizes + np.ascontiguousarray(triples, dtype="<i4").tobytes()).hexdigest()[:16]

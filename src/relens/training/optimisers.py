@@ -1,0 +1,87 @@
+"""Optimisers whose steps can be part of a CUDA graph."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+
+from relens.training.settings import TrainSettings
+
+EPSILON = 1e-10
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al., 2011) for dense gradients; PyTorch's own refuses to be captured in a CUDA graph."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float | Tensor) -> None:
+        super().__init__(parameters, {"lr": lr, "capturable": True})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Divide gradients by the root of the sum of their squares so far."""
+        del closure
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            gradients = [parameter.grad for parameter in parameters]
+            if not parameters:
+                continue
+            sums = [self._sum(parameter) for parameter in parameters]
+            torch._foreach_addcmul_(sums, gradients, gradients)
+            roots = torch._foreach_sqrt(sums)
+            torch._foreach_add_(roots, EPSILON)
+            changes = torch._foreach_div(gradients, roots)
+            torch._foreach_mul_(changes, group["lr"])
+            torch._foreach_sub_(parameters, changes)
+
+    def _sum(self, parameter: nn.Parameter) -> Tensor:
+        state = self.state[parameter]
+        if not state:
+            state["sum"] = torch.zeros_like(parameter)
+        squares: Tensor = state["sum"]
+        return squares
+
+
+def build_optimiser(parameters: Iterable[nn.Parameter], settings: TrainSettings, device: torch.device) -> Optimizer:
+    """Return the optimiser of some settings; on CUDA its rate is a tensor, so that a captured step follows it."""
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(settings.lr, device=device) if on_gpu else settings.lr
+    if settings.optimiser == "adagrad":
+        return Adagrad(parameters, rate)
+    return Adam(parameters, rate, fused=True, capturable=on_gpu)
+
+
+def set_rate(optimiser: Optimizer, rate: float) -> None:
+    """Set the learning rate, in place where it is a tensor."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def forget(optimiser: Optimizer) -> None:
+    """Clear the optimiser's state in place, as if it had been made anew."""
+    for state in optimiser.state.values():
+        for value in state.values():
+            value.zero_()
+
+
+def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+    """Return the optimiser's state by ``number of the parameter.name``; the tensors are its own, not copies."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    return {
+        f"{number}.{name}": value
+        for number, parameter in enumerate(parameters)
+        for name, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what ``optimiser_tensors`` returned."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    for key, value in tensors.items():
+        number, name = key.split(".", 1)
+        parameter = parameters[int(number)]
+        optimiser.state[parameter][name] = value.to(parameter.device)

@@ -1,0 +1,125 @@
+"""The training queries on the device: known answers, negatives and shuffled batches without a loop over triples."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FIRST_COUNT = 3
+"""What the counts behind row weights begin with (KGTuner and HousE)."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueries:
+    """Both directions of n training triples, Q = 2n queries, on one device; P of the (anchor, relation) differ.
+
+    Attributes:
+        anchor: ids, (Q,) int64.
+        relation: directed ids, (Q,) int64: r asks for tails, r + R for heads.
+        answer: ids, (Q,) int64.
+        weight: of each query in the loss, (Q,): (c(anchor, relation) + c(answer, inverse))^(−1/2), where c is 3 plus
+            the number of training answers (subsampling weights).
+        keys: sorted keys of all known (anchor, relation, answer), (K,) int64, for membership tests.
+        pair: an example of each distinct (anchor, relation): its place among the Q queries, (P,) int64.
+        offsets: the keys of pair p are ``offsets[p]:offsets[p + 1]``, (P + 1,) int64.
+        most_answers: the number of answers of the pair that has most.
+    """
+
+    anchor: Tensor
+    relation: Tensor
+    answer: Tensor
+    weight: Tensor
+    keys: Tensor
+    pair: Tensor
+    offsets: Tensor
+    most_answers: int
+    n_entities: int
+    n_relations: int
+
+    @classmethod
+    def of(cls, triples: Tensor, n_entities: int, n_relations: int) -> "TrainingQueries":
+        """Double the triples (n, 3); everything stays on their device."""
+        head, relation, tail = triples.long().T
+        n = len(head)
+        anchor, answer = torch.cat([head, tail]), torch.cat([tail, head])
+        directed = torch.cat([relation, relation + n_relations])
+        pair = anchor * (2 * n_relations) + directed
+        distinct, index, counts = torch.unique(pair, return_inverse=True, return_counts=True)
+        count = counts[index] + FIRST_COUNT
+        weight = (count + torch.cat([count[n:], count[:n]])).float().rsqrt()
+        keys = torch.unique(pair * n_entities + answer)
+        offsets = torch.searchsorted(keys, torch.cat([distinct, distinct[-1:] + 1]) * n_entities)
+        example = torch.empty_like(distinct)
+        example[index] = torch.arange(2 * n, device=pair.device)
+        most = int((offsets[1:] - offsets[:-1]).max())
+        return cls(anchor, directed, answer, weight, keys, example, offsets, most, n_entities, n_relations)
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+    def known(self, anchor: Tensor, relation: Tensor, candidates: Tensor) -> Tensor:
+        """Say which candidates are known answers of B queries in the training triples, (B, P) bool.
+
+        ``candidates`` is (C, P): each row serves B/C consecutive queries.
+        """
+        pair = (anchor * (2 * self.n_relations) + relation).view(len(candidates), -1, 1)
+        wanted = (pair * self.n_entities + candidates.unsqueeze(1)).flatten(0, 1)
+        at = torch.searchsorted(self.keys, wanted).clamp_(max=len(self.keys) - 1)
+        return self.keys[at] == wanted
+
+    def all_answers(self, pairs: Tensor) -> Tensor:
+        """Return 1 at the known answers of some pairs (B,) and 0 elsewhere, (B, E) float32."""
+        # Every row reads as many answers as the longest has, its own last one again and again: a fixed shape.
+        steps = torch.arange(self.most_answers, device=pairs.device)
+        at = torch.minimum(self.offsets[pairs].unsqueeze(1) + steps, self.offsets[pairs + 1].unsqueeze(1) - 1)
+        labels = torch.zeros(len(pairs), self.n_entities, device=pairs.device)
+        return labels.scatter_(1, self.keys[at] % self.n_entities, 1.0)
+
+    def negatives(self, chunks: int, n: int) -> Tensor:
+        """Draw ``n`` entities for each chunk of a batch, uniformly and with replacement, (chunks, n) int64."""
+        return torch.randint(self.n_entities, (chunks, n), device=self.anchor.device)
+
+
+class Batches:
+    """An endless stream of batches over ``size`` examples: shuffled epochs, one after the other, without replacement.
+
+    A batch may span two epochs, so that all have the same shape. ``prepare`` runs on the host and makes sure there is
+    a next batch; ``take`` runs on the device alone and can be part of a CUDA graph.
+    """
+
+    def __init__(self, size: int, batch: int, device: torch.device) -> None:
+        self.size, self.batch = size, batch
+        self._rows = torch.zeros(size // batch + 2, batch, dtype=torch.int64, device=device)
+        self._at = torch.zeros(1, dtype=torch.int64, device=device)
+        self._taken, self._ready = 0, 0
+        self._rest = torch.zeros(0, dtype=torch.int64, device=device)
+
+    def prepare(self) -> None:
+        """Shuffle the next epoch if no whole batch is left; call before each ``take``."""
+        if self._taken == self._ready:
+            stream = self._rest
+            while len(stream) < self.batch:
+                stream = torch.cat([stream, torch.randperm(self.size, device=stream.device)])
+            self._fill(stream)
+        self._taken += 1
+
+    def take(self) -> Tensor:
+        """Return the next examples, (batch,) int64."""
+        rows = self._rows.index_select(0, self._at).squeeze(0)
+        self._at += 1
+        return rows
+
+    def pending(self) -> Tensor:
+        """Return the shuffled examples not yet taken, (m,) int64: what a resumed run goes on with."""
+        return torch.cat([self._rows[self._taken : self._ready].flatten(), self._rest])
+
+    def restore(self, pending: Tensor) -> None:
+        """Go on with the examples that ``pending`` returned."""
+        self._fill(pending.to(self._rows.device))
+
+    def _fill(self, stream: Tensor) -> None:
+        self._ready, self._taken = len(stream) // self.batch, 0
+        whole = self._ready * self.batch
+        self._rows[: self._ready] = stream[:whole].view(-1, self.batch)
+        self._rest = stream[whole:].clone()
+        self._at.zero_()

@@ -1,0 +1,87 @@
+"""Trained models on disk: parameters, resolved settings, labels and the fingerprint of the data, never a pickle."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from relens.data.dataset import Dataset
+from relens.errors import InputError
+from relens.files import read_json, whole_folder, write_json
+from relens.models import build
+from relens.models.base import KGEModel
+from relens.training.fit import FitResult
+from relens.training.settings import TrainSettings
+
+FORMAT = 1
+TENSORS, RECORD, LABELS = "model.safetensors", "model.json", "labels.json"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model on disk; its parameters are read by ``load``.
+
+    Attributes:
+        folder: where it is.
+        settings: how it was trained.
+        result: how training ended, the fields of ``FitResult``.
+        dataset: name of the data set.
+        source: what the data set was asked for as: a name, or a folder.
+        fingerprint: of the data set, see ``Dataset.fingerprint``.
+    """
+
+    folder: Path
+    settings: TrainSettings
+    result: dict[str, Any]
+    dataset: str
+    source: str
+    fingerprint: str
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Read what ``save_trained`` wrote, all but the parameters."""
+        record = read_json(folder / RECORD, "trained model")
+        if record.pop("format", None) != FORMAT:
+            raise InputError(f"{folder} has another format than {FORMAT}: train the model again")
+        return cls(folder, TrainSettings.from_dict(record.pop("settings")), **record)
+
+    def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:
+        """Return the model in evaluation mode on a device; other data, or other ids of the same, are refused."""
+        labels = read_json(self.folder / LABELS, "labels of a trained model")
+        if self.fingerprint != dataset.fingerprint or labels != _labels(dataset):
+            raise InputError(
+                f"{self.folder} was trained on {self.dataset} (fingerprint {self.fingerprint}), not on the "
+                f"{dataset.name} given (fingerprint {dataset.fingerprint}): give the data it was trained on"
+            )
+        settings, triples = self.settings, torch.from_numpy(dataset.train.astype(np.int64))
+        model = build(settings.model, len(dataset.entities), len(dataset.relations), settings.options, triples)
+        try:
+            model.load_state_dict(load_file(self.folder / TENSORS))
+        except (SafetensorError, OSError, RuntimeError) as error:
+            raise InputError(f"{self.folder / TENSORS} cannot be read: {error}. Train the model again.") from error
+        return model.eval().to(device)
+
+
+def save_trained(
+    model: KGEModel, settings: TrainSettings, result: FitResult, dataset: Dataset, source: str, folder: Path
+) -> TrainedModel:
+    """Write a trained model whole."""
+    record = {
+        "result": asdict(result),
+        "dataset": dataset.name,
+        "source": source,
+        "fingerprint": dataset.fingerprint,
+    }
+    with whole_folder(folder) as aside:
+        save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
+        write_json(aside / RECORD, {"format": FORMAT, "settings": settings.as_dict(), **record})
+        write_json(aside / LABELS, _labels(dataset))
+    return TrainedModel.open(folder)
+
+
+def _labels(dataset: Dataset) -> dict[str, list[str]]:
+    return {"entities": list(dataset.entities.labels), "relations": list(dataset.relations.labels)}

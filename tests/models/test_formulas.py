@@ -1,0 +1,195 @@
+"""Scores against slow loops written from the formulas."""
+
+import cmath
+import math
+
+import pytest
+import torch
+
+from tests.models.small import CASES, IDS, N_ENTITIES, N_RELATIONS, OPTIONS, TRIPLES, all_scores, make
+
+EPS = 1e-5  # of batch norms
+
+
+def inner(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def oriented(model, relation):
+    """Return a row of the relation table, and whether it is to be inverted."""
+    shared = model.shared_inverse and relation >= N_RELATIONS
+    return model.relation[relation - N_RELATIONS if shared else relation].tolist(), shared
+
+
+def transe(model, anchor, relation, candidate):
+    row, inverted = oriented(model, relation)
+    sign = -1 if inverted else 1
+    h, t = model.entity[anchor].tolist(), model.entity[candidate].tolist()
+    return model.gamma - sum(abs(h[k] + sign * row[k] - t[k]) for k in range(len(h)))
+
+
+def complex_numbers(row):
+    half = len(row) // 2
+    return [complex(row[k], row[half + k]) for k in range(half)]
+
+
+def rotate(model, anchor, relation, candidate):
+    row, inverted = oriented(model, relation)
+    h, t = (complex_numbers(model.entity[e].tolist()) for e in (anchor, candidate))
+    turns = [cmath.exp(1j * (-1 if inverted else 1) * theta * math.pi / 0.01) for theta in row]
+    return model.gamma - sum(abs(h[k] * turns[k] - t[k]) for k in range(len(h)))
+
+
+def complex_(model, anchor, relation, candidate):
+    row, inverted = oriented(model, relation)
+    h, t, r = (complex_numbers(x) for x in (model.entity[anchor].tolist(), model.entity[candidate].tolist(), row))
+    r = [x.conjugate() for x in r] if inverted else r
+    return sum((h[k] * r[k] * t[k].conjugate()).real for k in range(len(h)))
+
+
+def house(model, anchor, relation, candidate):
+    """Score the triple as a query for tails, whichever was asked: the two agree."""
+    r = relation % N_RELATIONS
+    head, tail = (anchor, candidate) if relation < N_RELATIONS else (candidate, anchor)
+    (c, k), m = model.blocks, model.projections
+    n_vectors = model.relation.shape[1]
+    total = 0.0
+    for i in range(c):
+        vectors = []
+        for v in model.relation[r, :, i].tolist():
+            length = math.sqrt(inner(v, v))
+            vectors.append([x / length for x in v])
+
+        def turned(x, v, factor):
+            along = inner(x, v)
+            return [a - factor * along * b for a, b in zip(x, v, strict=True)]
+
+        def strength(side, j, i=i):
+            a, b = model.strength[r, side, j, 0].item(), model.block_strength[r, side, j, i].item()
+            return min(model.limit, a * abs(b))
+
+        h = model.entity[head, i * k : (i + 1) * k].tolist()
+        t = model.entity[tail, i * k : (i + 1) * k].tolist()
+        for j in range(m):
+            h = turned(h, vectors[n_vectors - 1 - j], strength(0, j))
+            t = turned(t, vectors[j], strength(1, j))
+        for j in range(n_vectors - m - 1, m - 1, -1):
+            h = turned(h, vectors[j], 2.0)
+        total += math.sqrt(sum((a - b) ** 2 for a, b in zip(h, t, strict=True)))
+    return model.gamma - total
+
+
+def normalised(value, norm, channel):
+    """Apply a batch norm at evaluation to one number."""
+    centred = (value - norm.running_mean[channel].item()) / math.sqrt(norm.running_var[channel].item() + EPS)
+    return centred * norm.weight[channel].item() + norm.bias[channel].item()
+
+
+def network(image, image_norm, convolution, feature_norm, linear, hidden_norm):
+    """Run an image (rows of numbers) through convolution, linear layer and their batch norms."""
+    if image_norm is not None:
+        image = [[normalised(x, image_norm, 0) for x in row] for row in image]
+    flat = []
+    for channel, ((kernel,),) in enumerate(zip(convolution.weight.tolist(), strict=True)):
+        side = len(kernel)
+        for i in range(len(image) - side + 1):
+            for j in range(len(image[0]) - side + 1):
+                value = sum(kernel[a][b] * image[i + a][j + b] for a in range(side) for b in range(side))
+                flat.append(max(0.0, normalised(value, feature_norm, channel)))
+    hidden = [inner(w, flat) + b for w, b in zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)]
+    return [max(0.0, normalised(x, hidden_norm, k)) for k, x in enumerate(hidden)]
+
+
+def rows_of(values, width):
+    return [values[i : i + width] for i in range(0, len(values), width)]
+
+
+def conve(model, anchor, relation, candidate):
+    row, _ = oriented(model, relation)
+    image = rows_of(model.entity[anchor].tolist() + row, model.image_shape[2])
+    original = model.bias is not None
+    vector = network(
+        image, model.image[0] if original else None, model.convolution, model.features[0], model.linear, model.hidden[1]
+    )
+    return inner(vector, model.entity[candidate].tolist()) + (model.bias[candidate].item() if original else 0.0)
+
+
+def composed(x, z, composition):
+    p = len(x)
+    if composition == "sub":
+        return [x[k] - z[k] for k in range(p)]
+    if composition == "mult":
+        return [x[k] * z[k] for k in range(p)]
+    return [sum(x[i] * z[(k + i) % p] for i in range(p)) for k in range(p)]
+
+
+def times(x, matrix):
+    return [inner(x, column) for column in zip(*matrix, strict=True)]
+
+
+def graph_layer(layer, x, z):
+    """Encode entities and relations edge by edge, every message mapped on its own."""
+    heads = [h for h, _, _ in TRIPLES.tolist()]
+    tails = [t for _, _, t in TRIPLES.tolist()]
+    forward, inverse, loop = layer.weight.tolist()
+    sums = [times(composed(row, layer.loop_relation[0].tolist(), layer.composition), loop) for row in x]
+    for h, r, t in TRIPLES.tolist():
+        for receiver, sender, relation, receivers, matrix in (
+            (h, t, r, heads, forward),
+            (t, h, r + N_RELATIONS, tails, inverse),
+        ):
+            degrees = receivers.count(receiver), receivers.count(sender)
+            weight = 0.0 if 0 in degrees else 1 / math.sqrt(degrees[0] * degrees[1])
+            message = times(composed(x[sender], z[relation], layer.composition), matrix)
+            sums[receiver] = [a + weight * b for a, b in zip(sums[receiver], message, strict=True)]
+    new = [[math.tanh(normalised(value / 3, layer.norm, k)) for k, value in enumerate(row)] for row in sums]
+    return new, [times(row, layer.relation_weight.tolist()) for row in z]
+
+
+def encoded_graph(model):
+    x, z = model.entity.tolist(), model.relation.tolist()
+    for layer in model.layers:
+        x, z = graph_layer(layer, x, z)
+    return x, z
+
+
+def compgcn(model, anchor, relation, candidate):
+    x, z = encoded_graph(model)
+    interleaved = [value for pair in zip(x[anchor], z[relation], strict=True) for value in pair]
+    image = rows_of(interleaved, model.image_shape[2])
+    vector = network(image, model.image_norm, model.convolution, model.features[0], model.linear, model.hidden[1])
+    return inner(vector, x[candidate]) + model.bias[candidate].item()
+
+
+FORMULAS = {
+    "transe": transe, "rotate": rotate, "house": house, "complex": complex_, "conve": conve, "compgcn": compgcn,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_scores_equal_the_formula(name, options):
+    model = make(name, options)
+    scores = all_scores(model)
+    picks = torch.randint(2**20, (30, 3), generator=torch.Generator().manual_seed(3)).tolist()
+    for a, b, c in picks:
+        query = a % N_ENTITIES, b % (2 * N_RELATIONS), c % N_ENTITIES
+        assert scores[query].item() == pytest.approx(FORMULAS[name](model, *query), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS["compgcn"])
+def test_the_graph_is_encoded_as_edge_by_edge(options):
+    model = make("compgcn", options)
+    for found, expected in zip(model.graph(), encoded_graph(model), strict=True):
+        torch.testing.assert_close(found, torch.tensor(expected))
+
+
+def test_the_relation_matrices_of_house_equal_its_steps():
+    """Reflections keep lengths; a projection of strength 2 is a reflection."""
+    model = make("house", {"dim": 4, "block": 4, "projections": 1, "limit": 2.0})
+    with torch.no_grad():
+        model.strength.fill_(2.0)
+        model.block_strength.fill_(1.0)
+    encoded = model.encode(torch.arange(9), torch.arange(9) % 6)
+    torch.testing.assert_close(encoded.vector.norm(dim=1), model.entity.norm(dim=1))
+    matrix = model._projection(torch.arange(3), torch.tensor([True, False, True]))
+    torch.testing.assert_close(matrix @ matrix.mT, torch.eye(4).expand_as(matrix))

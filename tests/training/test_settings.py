@@ -1,0 +1,49 @@
+import json
+
+import pytest
+
+from relens.errors import InputError
+from relens.training.settings import TrainSettings
+
+
+def test_as_dict_goes_through_json_and_back() -> None:
+    settings = TrainSettings(model="transe", options={"dim": 8}, schedule="steps", milestones=(5, 10), stop_after=3)
+    assert TrainSettings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
+
+
+def test_whole_numbers_count_as_real_ones() -> None:
+    assert TrainSettings(model="transe", lr=1).lr == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": -0.1}, "lr is -0.1, expected 1e-12 to 1000"),
+        ({"lr": float("nan")}, "lr is nan, expected"),
+        ({"dropout": 1.0}, "dropout is 1.0, expected 0.0 to 0.99"),
+        ({"steps": 0}, "steps is 0, expected 1 to"),
+        ({"stop_after": 0}, "stop_after is 0, expected 1 to"),
+        ({"seed": -1}, "seed is -1, expected 0 to"),
+        ({"batch": 1.5}, "batch is 1.5, expected a whole number"),
+        ({"batch": True}, "batch is True, expected a whole number"),
+        ({"row_weights": "yes"}, "row_weights is 'yes', expected true or false"),
+        ({"milestones": [1.5]}, "milestones is .*expected a list of steps"),
+        ({"loss": "bce_avd"}, "loss is 'bce_avd': .*did you mean 'bce_adv'"),
+        ({"optimiser": "sgd"}, "optimiser is 'sgd': expected one of adam, adagrad"),
+        ({"initialiser": 3}, "initialiser is 3: expected one of"),
+        ({"batch": 10, "pool_rows": 4}, "batch is 10 and pool_rows is 4.*divisor"),
+        ({"loss": "kvsall", "row_weights": True}, "row_weights is true with the loss kvsall.*set row_weights=false"),
+        ({"loss": "kvsall", "regulariser": "n3"}, "regulariser is n3 with the loss kvsall"),
+        ({"schedule": "steps"}, "schedule is steps and milestones are"),
+        ({"milestones": (5,)}, "only it has them"),
+        ({"schedule": "steps", "milestones": (10, 5)}, "expected increasing steps"),
+    ],
+)
+def test_values_out_of_range_are_refused(changes, message) -> None:
+    with pytest.raises(InputError, match=message):
+        TrainSettings(model="transe", **changes)
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown setting 'negative'; did you mean 'negatives'"):
+        TrainSettings.from_dict({"model": "transe", "negative": 3})

@@ -1,0 +1,73 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from relens.data.dataset import Dataset, Vocabulary
+from relens.errors import InputError
+from relens.models import MODELS
+from relens.training.fit import FitResult, new_model
+from relens.training.trained import RECORD, TENSORS, TrainedModel, save_trained
+from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples, small_settings
+
+GRAPH = Dataset(
+    "tiny",
+    Vocabulary("entity", tuple(f"e{i:02d}" for i in range(N_ENTITIES))),
+    Vocabulary("relation", tuple(f"r{i}" for i in range(N_RELATIONS))),
+    train=random_triples(0),
+    valid=random_triples(1, 4),
+    test=random_triples(2, 4),
+)
+
+
+RESULT = FitResult(step=40, best_step=20, best_mrr=0.5, ending="steps", seconds=1.5)
+
+
+def saved(model: str, folder):
+    settings = small_settings(model)
+    built = new_model(settings, GRAPH.train, N_ENTITIES, N_RELATIONS).eval()
+    return built, save_trained(built, settings, RESULT, GRAPH, "some/folder", folder)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_saved_model_scores_the_same(model, tmp_path) -> None:
+    built, stored = saved(model, tmp_path / "m")
+    opened = TrainedModel.open(tmp_path / "m")
+    assert opened == stored
+    assert (opened.settings, opened.dataset, opened.source) == (small_settings(model), "tiny", "some/folder")
+    assert FitResult(**opened.result) == RESULT
+    loaded = opened.load(GRAPH)
+    anchor, relation = torch.arange(6), torch.arange(6)
+    with torch.no_grad():
+        expected = built.score(built.encode(anchor, relation))
+        assert torch.equal(loaded.score(loaded.encode(anchor, relation)), expected)
+    assert not loaded.training
+
+
+def test_other_data_and_other_ids_are_refused(tmp_path) -> None:
+    _, stored = saved("transe", tmp_path / "m")
+    with pytest.raises(InputError, match=r"was trained on tiny .*give the data it was trained on"):
+        stored.load(replace(GRAPH, train=random_triples(5)))
+    turned = np.array([N_ENTITIES - 1, N_RELATIONS - 1, N_ENTITIES - 1])
+    renumbered = Dataset(
+        "tiny",
+        Vocabulary("entity", GRAPH.entities.labels[::-1]),
+        Vocabulary("relation", GRAPH.relations.labels[::-1]),
+        **{split: turned - triples for split, triples in GRAPH.splits.items()},
+    )
+    assert renumbered.fingerprint == GRAPH.fingerprint
+    with pytest.raises(InputError, match="give the data it was trained on"):
+        stored.load(renumbered)
+
+
+def test_damaged_models_are_refused_by_name(tmp_path) -> None:
+    _, stored = saved("transe", tmp_path / "m")
+    (tmp_path / "m" / TENSORS).write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"model.safetensors cannot be read"):
+        stored.load(GRAPH)
+    (tmp_path / "m" / RECORD).write_text("{}")
+    with pytest.raises(InputError, match="has another format than 1"):
+        TrainedModel.open(tmp_path / "m")
+    with pytest.raises(InputError, match="does not exist"):
+        TrainedModel.open(tmp_path / "nowhere")
