@@ -33,7 +33,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): $(BIN)/python pyproject.toml constraints.txt
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[all]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[tpe,stacking]'
 	touch $@
 
 $(STAMP)-test: $(STAMP)

@@ -63,6 +63,8 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     result = trained.result
     if as_json:
         emit_json({"model": str(folder), "settings": settings.as_dict(), **result})
+    elif result["best_mrr"] is None:
+        emit(f"{folder}: no validation was reached ({result['ending']} after {result['step']:,} steps)")
     else:
         emit(
             f"{folder}: validation MRR {result['best_mrr']:.4f} at step {result['best_step']:,} of {result['step']:,} "
@@ -74,6 +76,7 @@ def _train(
     dataset: Dataset, source: str, settings: "TrainSettings", folder: Path, device: "torch.device"
 ) -> "TrainedModel":
     from relens.data.filters import KnownAnswers
+    from relens.training.checkpoint import remove_checkpoints
     from relens.training.fit import fit, new_model
     from relens.training.journal import Record
     from relens.training.ranking import mean_reciprocal_rank
@@ -102,7 +105,9 @@ def _train(
             model, dataset.train, settings, folder=folder, log=show,
             validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
         )  # fmt: skip
-    return save_trained(model, settings, result, dataset, source, folder / "trained")
+    trained = save_trained(model, settings, result, dataset, source, folder / "trained")
+    remove_checkpoints(folder)
+    return trained
 
 
 def _open_or_create(path: Path, dataset: Dataset) -> Run:

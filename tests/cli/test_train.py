@@ -1,0 +1,112 @@
+"""Training and ranking from the command line, on a tiny graph."""
+
+import json
+
+import numpy as np
+import pytest
+
+from relens.data.filters import KnownAnswers
+from relens.run import Run
+from tests.cli.commands import fail, succeed
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+from relens.data.dataset import read_folder
+from relens.training.ranking import mean_reciprocal_rank
+from relens.training.trained import TrainedModel
+
+SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graphs") / "ring"
+    folder.mkdir()
+    rows = [(f"e{i}", "next", f"e{(i + 1) % 12}") for i in range(12)] + [
+        (f"e{i}", "twice", f"e{(2 * i) % 12}") for i in range(12)
+    ]
+    for split, part in (("train", rows[4:]), ("valid", rows[:2]), ("test", rows[2:4])):
+        (folder / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(graph, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "ring"
+    for model in ("transe", "complex"):
+        succeed("train", graph, "--model", model, "--run", path, "--device", "cpu", *SMALL)
+    return path
+
+
+def test_a_trained_model_says_how_it_went(graph, trained):
+    again = succeed("train", graph, "--model", "TransE", "--run", trained, "--device", "cpu", *SMALL, "--json")
+    assert "is trained already" in again.err
+    dataset = read_folder(graph)
+    stored = TrainedModel.open(trained / "models" / "transe" / "trained")
+    known = KnownAnswers.build(list(dataset.splits.values()), 12, 2)
+    mrr = mean_reciprocal_rank(stored.load(dataset), dataset.queries("valid"), known)
+    assert again.json["best_mrr"] == pytest.approx(mrr)
+    assert again.json["settings"]["options"]["dim"] == 8
+    records = [json.loads(line) for line in (trained / "models" / "transe" / "log.jsonl").read_text().splitlines()]
+    assert max(record["mrr"] or 0 for record in records) == pytest.approx(mrr)
+    assert not list((trained / "models" / "transe").glob("step-*"))
+
+
+def test_ranking_packs_all_trained_models(trained, graph):
+    found = succeed("rank", trained, "--device", "cpu", "--force", "--json").json["mrr"]
+    valid = Run.open(trained).ranks("valid")
+    assert valid.models == ("complex", "transe")
+    assert valid.gaps is not None
+    assert valid.provenance.filter_splits == ("train", "valid", "test")
+    dataset = read_folder(graph)
+    known = KnownAnswers.build(list(dataset.splits.values()), 12, 2)
+    model = TrainedModel.open(trained / "models" / "complex" / "trained").load(dataset)
+    expected = mean_reciprocal_rank(model, dataset.queries("test"), known)
+    assert found["test"]["complex"] == pytest.approx(expected, abs=1e-9)
+    np.testing.assert_array_equal(valid.queries.answer, dataset.queries("valid").answer)
+    assert "complex: validation MRR" in succeed("rank", trained, "--models", "complex", "--no-gaps", "--force").out
+
+
+def test_wrong_requests_are_refused(graph, trained, tmp_path):
+    fail(
+        2,
+        "there is no model 'rotat': did you mean 'rotate'?",
+        "train",
+        graph,
+        "--model",
+        "rotat",
+        "--run",
+        tmp_path / "r",
+    )
+    fail(2, "unknown setting 'dimm'", "train", graph, "--model", "transe", "--set", "dimm=3", "--run", tmp_path / "r")
+    fail(
+        2,
+        "holds a model with other settings",
+        "train",
+        graph,
+        "--model",
+        "transe",
+        "--run",
+        trained,
+        *SMALL,
+        "--seed",
+        9,
+    )
+    fail(2, "is a run on 'ring', not on 'patterns'", "train", "patterns", "--model", "transe", "--run", trained)
+    fail(2, "unknown device 'gpu'", "train", graph, "--model", "transe", "--run", tmp_path / "d", "--device", "gpu")
+    fail(2, "already has ranks", "rank", trained, "--device", "cpu")
+    empty = Run.create(tmp_path / "empty", "ring")
+    fail(2, "has no trained models", "rank", empty.path)
+
+
+def test_a_missing_gpu_is_named(graph, tmp_path):
+    message = "device 'cuda:77' is not here"
+    fail(2, message, "train", graph, "--model", "transe", "--run", tmp_path / "d", "--device", "cuda:77")
+
+
+def test_force_trains_again(graph, tmp_path):
+    path = tmp_path / "run"
+    succeed("train", graph, "--model", "complex", "--run", path, "--name", "mine", "--device", "cpu", *SMALL)
+    out = succeed("train", graph, "--model", "complex", "--run", path, "--name", "mine", "--force", *SMALL, "--seed", 3)
+    assert "validation MRR" in out.out
+    assert TrainedModel.open(path / "models" / "mine" / "trained").settings.seed == 3
