@@ -13,9 +13,9 @@ demo: $(STAMP)
 
 test: $(STAMP)-test
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/coverage run -m pytest
 	# Compiled kernels are invisible to coverage: run those tests once more as plain Python.
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m kernels --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m kernels
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
