@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,21 @@ def search(search_file: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def pack(folder: Path) -> dict[str, Any]:
     return json.loads(run("bench_pack.py", "--shape", "tiny", "--size", "0.001", "--repeats", "1", "--cache", folder))
+
+
+def run_training(output: Path, *arguments: str) -> dict[str, Any]:
+    """Run the benchmark of training at a tiny size; one thread, because two wait long for each other on busy cores."""
+    run(
+        "bench_training.py", "--dimension", "8", "--negatives", "4", "--seconds", "0.05", "--repeats", "2",
+        "--triples", "40", "--workers", "0", "--threads", "1", "--preset", "demo", "--output", output, *arguments,
+    )  # fmt: skip
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def training(folder: Path) -> dict[str, Any]:
+    pytest.importorskip("pykeen", reason="PyKEEN is not installed")
+    return run_training(folder / "training.json", "--batch", "64")
 
 
 def test_a_search_report_has_all_parts(search: dict[str, Any]) -> None:
@@ -98,3 +114,80 @@ def test_tables_show_the_figures(folder: Path, search_file: Path, pack: dict[str
     assert f"| dsc, sweep (c) | {mrr:.4f} |" in text
     assert "| scores with gaps |" in text
     assert "| times faster than relens tpe |" in text
+
+
+def test_a_training_report_compares_with_pykeen(training: dict[str, Any]) -> None:
+    assert training["environment"]["versions"]["pykeen"]
+    for part, others in (
+        ("training", {"relens, negatives per row", "relens, its own recipe"}),
+        ("ranking", {"relens", "relens, making the filter"}),
+    ):
+        assert list(training[part]) == ["transe", "rotate"]
+        for found in training[part].values():
+            assert found["rows"].keys() == {"pykeen", *others}
+            assert found["ratios"].keys() == others
+            for name, ratio in found["ratios"].items():
+                assert len(found["rows"][name]["all"]) == 2
+                assert ratio == pytest.approx(found["rows"][name]["median"] / found["rows"]["pykeen"]["median"])
+
+
+def test_pykeen_ranks_the_same_with_the_same_parameters(training: dict[str, Any]) -> None:
+    """Only TransE: PyKEEN's RotatE takes another norm."""
+    found = training["ranking"]["transe"]
+    assert found["queries"] == 80
+    assert found["mrr"]["pykeen"] == pytest.approx(found["mrr"]["relens"], rel=1e-3)
+
+
+def test_bounds_of_training_steps_add_up(training: dict[str, Any]) -> None:
+    models = training["limits"]["models"]
+    assert list(models) == ["transe", "rotate", "house", "complex", "conve", "compgcn"]
+    for model, row in models.items():
+        phases = row["bound"]["phases"]
+        assert row["bound"]["seconds"] == pytest.approx(sum(phase["seconds"] for phase in phases.values()))
+        assert row["share"] == pytest.approx(1e3 * row["bound"]["seconds"] / row["milliseconds"]["median"])
+        # Adagrad has one moment, Adam two.
+        assert phases["optimiser"]["bytes"] == (20 if model == "complex" else 28) * row["parameters"]
+    assert models["transe"]["pairs"] == 512 * 129
+    assert models["transe"]["bound"]["phases"]["forward"]["multiply_adds"] == 2 * 512 * 129 * 64
+    assert models["rotate"]["bound"]["phases"]["forward"]["roots"] == 512 * 129 * 32
+
+
+def test_what_fails_in_a_training_benchmark_is_recorded(folder: Path) -> None:
+    """A batch larger than the training split: PyKEEN has none, batches of relens span epochs."""
+    pytest.importorskip("pykeen", reason="PyKEEN is not installed")
+    found = run_training(folder / "failed.json", "--part", "training", "--model", "transe", "--batch", "8192")
+    rows = found["training"]["transe"]["rows"]
+    assert "Did not have a single training batch" in rows["pykeen"]["error"]
+    assert rows["relens, its own recipe"]["median"] > 0
+    assert found["training"]["transe"]["ratios"] == {}
+    assert "ranking" not in found
+
+
+@pytest.mark.parametrize("name", ["complex", "conve", "compgcn"])
+def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from relens.data.catalog import load
+    from relens.training.fit import new_model
+    from relens.training.objective import build_objective
+    from relens.training.presets import resolve
+    from relens.training.queries import TrainingQueries
+
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    limits = import_module("limits")
+    dataset, settings = load("patterns"), resolve("patterns", name, "demo", ["batch=32"])
+    sizes = len(dataset.entities), len(dataset.relations)
+    model = new_model(settings, dataset.train, *sizes).train()
+    facts = torch.from_numpy(dataset.train.astype("int64"))
+    objective, _ = build_objective(model, TrainingQueries.of(facts, *sizes), settings)
+    counted = []
+    with FlopCounterMode(display=False) as counter:
+        loss = objective(torch.arange(settings.batch))
+        counted.append(counter.get_total_flops())
+        loss.backward()
+        counted.append(counter.get_total_flops() - counted[0])
+    work = limits.step(limits.Case(settings, *sizes, len(facts), model.n_parameters))
+    assert [2 * work.forward.products, 2 * work.backward.products] == counted

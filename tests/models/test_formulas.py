@@ -191,5 +191,4 @@ def test_the_relation_matrices_of_house_equal_its_steps():
         model.block_strength.fill_(1.0)
     encoded = model.encode(torch.arange(9), torch.arange(9) % 6)
     torch.testing.assert_close(encoded.vector.norm(dim=1), model.entity.norm(dim=1))
-    matrix = model._projection(torch.arange(3), torch.tensor([True, False, True]))
-    torch.testing.assert_close(matrix @ matrix.mT, torch.eye(4).expand_as(matrix))
+    torch.testing.assert_close(encoded.matrices @ encoded.matrices.mT, torch.eye(4).expand_as(encoded.matrices))

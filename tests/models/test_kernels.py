@@ -58,6 +58,84 @@ def test_kernels_equal_plain_torch(n, layout, half, kind, dtype):
     torch.testing.assert_close(gradients, wanted)
 
 
+def projected(vector, matrices, group, table, candidates):
+    """Return the distances to projected candidates, all of them materialised."""
+    rows = table.unsqueeze(0) if candidates is None else table[candidates]
+    blocks = matrices.shape[1:3]
+    chunks = rows.repeat_interleave(len(vector) // len(rows), dim=0).unflatten(2, blocks)  # (B, P, c, k)
+    moved = torch.einsum("bpik,bilk->bpil", chunks, matrices[group])
+    return (vector.unflatten(1, blocks).unsqueeze(1) - moved).norm(dim=-1).sum(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize(("n", "layout", "blocks"), [(4, (4, 3), (2, 3)), (6, (2, 70), (3, 8)), (3, None, (2, 20))])
+def test_projected_distances_equal_plain_torch(n, layout, blocks, dtype):
+    if dtype == torch.float64 and DEVICE == "cuda":
+        pytest.skip("tensor cores are not asked for float64 products of this size")
+    generator = torch.Generator().manual_seed(n)
+    c, k = blocks
+    sizes = {"vector": (n, c * k), "matrices": (4, c, k, k), "table": (23, c * k)}
+    parts = [torch.randn(size, dtype=dtype, generator=generator).to(DEVICE) for size in sizes.values()]
+    vector, matrices, table = (part.requires_grad_() for part in parts)
+    group = torch.randint(4, (n,), generator=generator).to(DEVICE)
+    candidates = None if layout is None else torch.randint(23, layout, generator=generator).to(DEVICE)
+    expected = projected(vector, matrices, group, table, candidates)
+    found = fused.block_distance(vector, matrices, group, table, candidates)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(found.shape, dtype=dtype, generator=generator).to(DEVICE)
+    inputs = vector, matrices, table
+    wanted = torch.autograd.grad((expected * weights).sum(), inputs)
+    gradients = torch.autograd.grad((found * weights).sum(), inputs)
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}
+    torch.testing.assert_close(gradients, wanted, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("kind", [fused.REAL, fused.CONJUGATE], ids=["real", "conjugate"])
+@pytest.mark.parametrize(("n_edges", "width"), [(300, 6), (1, 2), (40, 138)])
+def test_product_sums_equal_plain_torch(n_edges, width, kind, dtype):
+    generator = torch.Generator().manual_seed(n_edges)
+    sizes = (9, 2, 12)  # few rows on the right: their edges come in several pieces
+    ends = tuple(torch.randint(size, (n_edges,), generator=generator).to(DEVICE) for size in sizes)
+    weight = torch.rand(n_edges, dtype=dtype, generator=generator).to(DEVICE)
+    left, right, weights = (
+        torch.randn(size, width, dtype=dtype, generator=generator).to(DEVICE).requires_grad_() for size in sizes
+    )
+    a, b = left[ends[0]], right[ends[1]]
+    if kind == fused.REAL:
+        products = a * b
+    else:
+        a, b = torch.complex(*a.chunk(2, dim=1)), torch.complex(*b.chunk(2, dim=1))
+        product = a.conj() * b
+        products = torch.cat([product.real, product.imag], dim=1)
+    expected = torch.zeros_like(weights).index_add(0, ends[2], weight.unsqueeze(1) * products)
+    found = fused.product_sums(left, right, fused.Trilinear.of(weight, ends, sizes), kind)
+    torch.testing.assert_close(found, expected)
+    wanted = torch.autograd.grad((expected * weights).sum(), (left, right))
+    torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (left, right)), wanted)
+
+
+def test_adagrad_equals_its_formula():
+    parameter, gradient, total = (torch.randn(3, 700, device=DEVICE) for _ in range(3))
+    total = total.square()
+    squares = total + gradient.square()
+    wanted = parameter - 0.3 * gradient / (squares.sqrt() + 1e-10)
+    fused.adagrad(parameter, gradient, total, torch.tensor(0.3, device=DEVICE), 1e-10)
+    torch.testing.assert_close(total, squares)
+    torch.testing.assert_close(parameter, wanted)
+
+
+def test_a_table_with_a_gradient_has_it_added_in_place():
+    table, vector = torch.randn(6, 4, device=DEVICE, requires_grad=True), torch.randn(2, 4, device=DEVICE)
+    candidates = torch.tensor([[1, 5]], device=DEVICE)
+    plain(vector, table, candidates, fused.L1).sum().backward()
+    wanted, table.grad = table.grad + 1, torch.ones_like(table)
+    kept = table.grad
+    fused.distance(vector, table, candidates, fused.L1).sum().backward()
+    assert table.grad is kept
+    torch.testing.assert_close(kept, wanted)
+
+
 def test_strided_inputs_are_read_right():
     table, vector = torch.randn(6, 9, device=DEVICE).T, torch.randn(6, 4, device=DEVICE).T
     candidates = torch.tensor([[1], [7]], device=DEVICE).expand(2, 5)

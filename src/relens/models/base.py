@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from relens.models import initialisers
+from relens.models.lookup import all_dots, lookup
 
 Drop = Callable[[Tensor], Tensor]
 """Embedding dropout, applied to looked-up rows; the identity at evaluation."""
@@ -26,12 +27,14 @@ class Encoded(NamedTuple):
         relation: directed relation ids, (B,): r asks for tails, r + R for heads.
         rows: the looked-up (dropped-out) anchor and relation rows, for regularisers; (B, …) each.
         table: the entities to compare with, (E, d), where that is not the model's own table.
+        matrices: what entities are multiplied with first, by directed relation (2R, …), where there is such a thing.
     """
 
     vector: Tensor
     relation: Tensor
     rows: tuple[Tensor, ...]
     table: Tensor | None = None
+    matrices: Tensor | None = None
 
 
 class KGEModel(nn.Module, ABC):
@@ -102,8 +105,8 @@ def dot_scores(
 ) -> Tensor:
     """Score by dot product with the rows of ``table`` (E, d), plus ``bias`` (E,); see ``KGEModel.score``."""
     if candidates is None:
-        scores = vector @ drop(table).T
+        scores = all_dots(vector, drop(table))
         return scores if bias is None else scores + bias
     chunks = vector.view(len(candidates), -1, vector.shape[1])  # (C, b, d)
-    scores = torch.bmm(chunks, drop(table[candidates]).transpose(1, 2))
+    scores = torch.bmm(chunks, drop(lookup(table, candidates)).transpose(1, 2))
     return (scores if bias is None else scores + bias[candidates].unsqueeze(1)).flatten(0, 1)

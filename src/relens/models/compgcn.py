@@ -9,6 +9,8 @@ from relens.errors import InputError
 from relens.models import initialisers
 from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
 from relens.models.graph import Composition, Edges, GraphLayer
+from relens.models.images import ImageNorm
+from relens.models.lookup import lookup
 from relens.models.options import Probability, Range, Size
 
 
@@ -53,7 +55,7 @@ class CompGCN(KGEModel):
         )
         self.dropouts = nn.ModuleList(nn.Dropout(p) for p in (entity_dropout, feature_dropout)[:layers])
         self.image_shape = (1, height, width)
-        self.image_norm = nn.BatchNorm2d(1)
+        self.image_norm = ImageNorm()
         self.convolution = nn.Conv2d(1, filters, kernel, bias=False)
         self.features = nn.Sequential(nn.BatchNorm2d(filters), nn.ReLU(), nn.Dropout(feature_dropout))
         self.linear = nn.Linear(filters * (height - kernel + 1) * (width - kernel + 1), dim)
@@ -95,7 +97,7 @@ class CompGCN(KGEModel):
         """Encode the graph, then decode the interleaved rows of anchor and relation; ``drop`` is not used."""
         del drop
         x, z = self.graph()
-        image = torch.stack([x[anchor], z[relation]], dim=2).view(-1, *self.image_shape)
+        image = torch.stack([lookup(x, anchor), lookup(z, relation)], dim=2).view(-1, *self.image_shape)
         features = self.features(self.convolution(self.image_norm(image)))
         return Encoded(self.hidden(self.linear(features.flatten(1))), relation, (), x)
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from relens.errors import InputError
 from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
+from relens.models.lookup import lookup
 from relens.models.options import Size
 
 
@@ -23,7 +24,7 @@ class ComplEx(KGEModel):
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Multiply the anchors by their relations."""
         row, sign = self.relation_rows(relation)
-        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        rows = drop(lookup(self.entity, anchor)), drop(lookup(self.relation, row))
         (h_re, h_im), (r_re, r_im) = rows[0].chunk(2, dim=-1), rows[1].chunk(2, dim=-1)
         r_im = sign * r_im
         return Encoded(torch.cat([h_re * r_re - h_im * r_im, h_re * r_im + h_im * r_re], dim=-1), relation, rows)

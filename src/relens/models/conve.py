@@ -5,6 +5,8 @@ from torch import Tensor, nn
 
 from relens.errors import InputError
 from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
+from relens.models.images import ImageNorm
+from relens.models.lookup import lookup
 from relens.models.options import Probability, Size
 
 KERNEL = 3
@@ -42,7 +44,7 @@ class ConvE(KGEModel):
         self.make_tables(dim, dim)
         self.image_shape = (1, height, width)
         self.bias = nn.Parameter(torch.zeros(n_entities)) if original else None
-        self.image = nn.Sequential(nn.BatchNorm2d(1) if original else nn.Identity(), nn.Dropout(image_dropout))
+        self.image = nn.Sequential(ImageNorm() if original else nn.Identity(), nn.Dropout(image_dropout))
         self.convolution = nn.Conv2d(1, channels, KERNEL, bias=False)
         self.features = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), nn.Dropout2d(feature_dropout))
         self.linear = nn.Linear(channels * (2 * height - KERNEL + 1) * (width - KERNEL + 1), dim)
@@ -51,7 +53,7 @@ class ConvE(KGEModel):
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Run the network on the images, the anchor's above the relation's."""
         row, _ = self.relation_rows(relation)
-        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        rows = drop(lookup(self.entity, anchor)), drop(lookup(self.relation, row))
         image = torch.cat([torch.unflatten(part, 1, self.image_shape) for part in rows], dim=2)
         features = self.features(self.convolution(self.image(image)))
         return Encoded(self.hidden(self.linear(features.flatten(1))), relation, rows)

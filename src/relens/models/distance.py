@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from relens.models import fused
+from relens.models.base import Drop, keep_all
+from relens.models.lookup import lookup
 
 PIECE = {"cpu": 2**20, "cuda": 2**28}
 """Differences held at a time where no fused kernel is at hand: about what fits a cache, and 1 GiB."""
@@ -19,7 +21,9 @@ def l1_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Ten
     if fused.usable(vector):
         return fused.distance(vector, table, candidates, fused.L1)
     chunks = in_chunks(vector, candidates)
-    return torch.cdist(chunks, table.unsqueeze(0) if candidates is None else table[candidates], p=1).flatten(0, 1)
+    return torch.cdist(chunks, table.unsqueeze(0) if candidates is None else lookup(table, candidates), p=1).flatten(
+        0, 1
+    )
 
 
 def modulus_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
@@ -28,6 +32,38 @@ def modulus_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -
         return fused.distance(vector, table, candidates, fused.MODULUS)
     distance = partial(_Moduli.apply, in_chunks(vector, candidates))
     return in_pieces(distance, table, candidates, vector.numel())
+
+
+def dropped(table: Tensor, candidates: Tensor | None, drop: Drop) -> tuple[Tensor, Tensor | None]:
+    """Return a table and candidates with dropout: of the rows of each candidate where they are few, else of all rows.
+
+    In the second case a candidate's dropout is the same for all queries of a step.
+    """
+    if drop is keep_all:
+        return table, candidates
+    if candidates is None or candidates.numel() >= len(table):
+        return drop(table), candidates
+    rows = drop(lookup(table, candidates.flatten()))
+    return rows, torch.arange(len(rows), device=rows.device).view_as(candidates)
+
+
+def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks of k coordinates, (B, E) or (B, P).
+
+    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), of which query b uses ``group[b]``.
+    """
+    if fused.usable(vector):
+        return fused.block_distance(vector, matrices, group, table, candidates)
+    blocks = matrices.shape[1:3]
+    own = in_chunks(lookup(matrices, group), candidates)  # (C, b, c, k, k)
+    chunks = in_chunks(torch.unflatten(vector, 1, blocks), candidates).unsqueeze(2)
+
+    def distance(rows: Tensor) -> Tensor:
+        projected = torch.einsum("npik,nbilk->nbpil", torch.unflatten(rows, 2, blocks), own)
+        norms: Tensor = torch.linalg.vector_norm(chunks - projected, dim=-1)
+        return norms.sum(dim=-1)
+
+    return in_pieces(distance, table, candidates, vector.numel(), recompute=True)
 
 
 class _Moduli(torch.autograd.Function):
@@ -76,7 +112,9 @@ def in_pieces(
     """
 
     def piece(start: int, stop: int) -> Tensor:
-        return distance(table[start:stop].unsqueeze(0) if candidates is None else table[candidates[:, start:stop]])
+        return distance(
+            table[start:stop].unsqueeze(0) if candidates is None else lookup(table, candidates[:, start:stop])
+        )
 
     n_candidates = len(table) if candidates is None else candidates.shape[1]
     step = max(1, PIECE.get(table.device.type, PIECE["cpu"]) // n_differences)

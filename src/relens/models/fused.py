@@ -1,13 +1,18 @@
-"""Fused distance kernels for CUDA, in Triton: forward and backward read vectors and rows, and write only results."""
+"""Fused operations for CUDA, in Triton: forward and backward read their inputs and write only results."""
 
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from relens.models.lookup import gradient_of
+
 L1, MODULUS = 0, 1
+"""Kinds of distance."""
+REAL, COMPLEX, CONJUGATE = 0, 1, 2
+"""Kinds of product: l·r of real rows; of complex rows (real halves, then imaginary halves); conj(l)·r of such rows."""
 
 
 def usable(vector: Tensor) -> bool:
@@ -20,11 +25,16 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+def _all_or(candidates: Tensor | None, table: Tensor) -> Tensor:
+    """Return the candidates, (C, P); all entities as one pool for None."""
+    if candidates is None:
+        return torch.arange(len(table), device=table.device).unsqueeze(0)
+    return candidates.contiguous()
+
+
 def distance(vector: Tensor, table: Tensor, candidates: Tensor | None, kind: int) -> Tensor:
     """Return distances (B, E) or (B, P); see ``relens.models.distance``."""
-    if candidates is None:
-        candidates = torch.arange(len(table), device=table.device).unsqueeze(0)
-    inputs = (vector.contiguous(), table.contiguous(), candidates.contiguous())
+    inputs = (vector.contiguous(), table.contiguous(), _all_or(candidates, table))
     result: Tensor = _Distance.apply(*inputs, kind)  # type: ignore[no-untyped-call]
     return result
 
@@ -36,14 +46,136 @@ class _Distance(torch.autograd.Function):
     def forward(ctx: Any, vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
         from relens.models import kernels  # needs triton, which only CUDA machines have
 
-        ctx.save_for_backward(vector, table, candidates)
-        ctx.kind = kind
-        return kernels.forward(vector, table, candidates, kind)
+        ctx.save_for_backward(vector, candidates)
+        ctx.table, ctx.kind = table, kind
+        return kernels.distance(vector, table, candidates, kind)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        from relens.models import kernels
+
+        vector, candidates = ctx.saved_tensors
+        total, returned = gradient_of(ctx.table)
+        gradient = gradients[0].contiguous()
+        of_vector = kernels.distance_gradients(vector, ctx.table, candidates, gradient, total, ctx.kind)
+        return of_vector, returned, None, None
+
+
+def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, E) or (B, P), over c blocks of k coordinates.
+
+    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), of which query b uses ``group[b]``.
+    """
+    inputs = (vector.contiguous(), matrices.contiguous(), group, table.contiguous(), _all_or(candidates, table))
+    result: Tensor = _BlockDistance.apply(*inputs)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _BlockDistance(torch.autograd.Function):
+    """Distances to projected candidates, which are projected once more in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
+        from relens.models import kernels
+
+        ctx.save_for_backward(vector, matrices, group, candidates)
+        ctx.table = table
+        return kernels.block_distance(vector, matrices, group, table, candidates)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, Tensor | None, None]:
+        from relens.models import kernels
+
+        vector, matrices, group, candidates = ctx.saved_tensors
+        total, returned = gradient_of(ctx.table)
+        gradient = gradients[0].contiguous()
+        of_vector, of_matrices = kernels.block_gradients(
+            vector, matrices, group, ctx.table, candidates, gradient, total
+        )
+        return of_vector, of_matrices, None, returned, None
+
+
+class Pieces(NamedTuple):
+    """Edges in the order of one of their keys, cut into pieces of one key each.
+
+    Attributes:
+        order: edges, (n,).
+        start, stop: where in ``order`` each piece begins and ends, (m,).
+        key: of each piece, (m,).
+    """
+
+    order: Tensor
+    start: Tensor
+    stop: Tensor
+    key: Tensor
+
+    @classmethod
+    def of(cls, keys: Tensor, n_keys: int, most: int = 64) -> "Pieces":
+        """Sort edges by their ``keys`` (n,); a piece has at most ``most`` of them, so that none takes long."""
+        counts = torch.bincount(keys, minlength=n_keys)
+        n_pieces = (counts + most - 1) // most
+        key = torch.repeat_interleave(n_pieces)
+        within = torch.arange(len(key), device=keys.device) - (n_pieces.cumsum(0) - n_pieces)[key]
+        ends = counts.cumsum(0)
+        start = (ends - counts)[key] + most * within
+        return cls(keys.argsort(stable=True), start, torch.minimum(start + most, ends[key]), key)
+
+
+class Trilinear(NamedTuple):
+    """Weighted edges (i, j, k), from rows i of one table and j of another to rows k of a third.
+
+    Attributes:
+        weight: (n,).
+        ends: i, j and k, (n,) each.
+        sizes: rows of the three tables.
+        pieces: the edges by i, by j and by k.
+    """
+
+    weight: Tensor
+    ends: tuple[Tensor, Tensor, Tensor]
+    sizes: tuple[int, int, int]
+    pieces: tuple[Pieces, Pieces, Pieces]
+
+    @classmethod
+    def of(cls, weight: Tensor, ends: tuple[Tensor, Tensor, Tensor], sizes: tuple[int, int, int]) -> "Trilinear":
+        """Sort the edges by each of their ends."""
+        i, j, k = (Pieces.of(end, size) for end, size in zip(ends, sizes, strict=True))
+        return cls(weight, ends, sizes, (i, j, k))
+
+
+def product_sums(left: Tensor, right: Tensor, edges: Trilinear, kind: int) -> Tensor:
+    """Return the sums of w·left[i]·right[j] over the edges by k, (K, p), for rows of p numbers; REAL or CONJUGATE."""
+    inputs = left.contiguous(), right.contiguous()
+    result: Tensor = _ProductSums.apply(*inputs, edges, kind)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _ProductSums(torch.autograd.Function):
+    """Sums of products: linear in each of the two, so that either gradient is a sum of products again."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, edges: Trilinear, kind: int) -> Tensor:
+        from relens.models import kernels
+
+        ctx.save_for_backward(left, right)
+        ctx.edges, ctx.kind = edges, kind
+        return kernels.product_sums(left, right, edges, (0, 1, 2), kind)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         from relens.models import kernels
 
-        vector, table, candidates = ctx.saved_tensors
-        of_vector, of_table = kernels.backward(vector, table, candidates, gradients[0].contiguous(), ctx.kind)
-        return of_vector, of_table, None, None
+        left, right = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        # Of conj(l)·r: conj(g)·r for l, and l·g for r.
+        of_right_kind = COMPLEX if ctx.kind == CONJUGATE else ctx.kind
+        of_left = kernels.product_sums(gradient, right, ctx.edges, (2, 1, 0), ctx.kind)
+        of_right = kernels.product_sums(left, gradient, ctx.edges, (0, 2, 1), of_right_kind)
+        return of_left, of_right, None, None
+
+
+def adagrad(parameter: Tensor, gradient: Tensor, total: Tensor, rate: Tensor, epsilon: float) -> None:
+    """Take a step of Adagrad in place: one pass over the three tensors of one shape; ``rate`` is a tensor, ()."""
+    from relens.models import kernels
+
+    kernels.adagrad(parameter, gradient.contiguous(), total, rate, epsilon)

@@ -6,6 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from relens.models import fused
+from relens.models.lookup import lookup
+
 Composition = Literal["corr", "mult", "sub"]
 
 
@@ -37,12 +40,26 @@ class Edges(nn.Module):
         self.register_buffer("receiver", receiver, persistent=False)
         norm = scale[receiver] * scale[torch.cat([tail, head + n_entities])]
         self.register_buffer("norm", norm, persistent=False)
+        self._trilinear: fused.Trilinear | None = None
 
     def sums(self, messages: Tensor, n_entities: int) -> Tensor:
         """Return the weighted sums of messages (2n, p) by direction and receiver, (2, E, p)."""
         total = messages.new_zeros(2 * n_entities, messages.shape[1])
         total.index_add_(0, self.receiver, messages * self.norm.unsqueeze(1))
         return total.view(2, n_entities, -1)
+
+    def product_sums(self, x: Tensor, z: Tensor, kind: int) -> Tensor:
+        """Return the weighted sums of products of senders (E, p) and relations (2R, p), (2, E, p); see ``fused``."""
+        if fused.usable(x):
+            if self._trilinear is None or self._trilinear.weight.device != x.device:
+                sizes = len(x), len(z), 2 * len(x)
+                self._trilinear = fused.Trilinear.of(self.norm, (self.sender, self.relation, self.receiver), sizes)
+            return fused.product_sums(x, z, self._trilinear, kind).view(2, *x.shape)
+        a, b = lookup(x, self.sender), lookup(z, self.relation)
+        if kind == fused.CONJUGATE:
+            (a_re, a_im), (b_re, b_im) = a.chunk(2, dim=1), b.chunk(2, dim=1)
+            return self.sums(torch.cat([a_re * b_re + a_im * b_im, a_re * b_im - a_im * b_re], dim=1), len(x))
+        return self.sums(a * b, len(x))
 
 
 class GraphLayer(nn.Module):
@@ -81,12 +98,18 @@ def compose(x: Tensor, z: Tensor, composition: Composition) -> Tensor:
 
 def receive(x: Tensor, z: Tensor, edges: Edges, composition: Composition) -> Tensor:
     """Return the weighted sums of composed neighbours, (2, E, p): what heads receive, and what tails receive."""
-    if composition != "corr":
-        return edges.sums(compose(x[edges.sender], z[edges.relation], composition), len(x))
+    if composition == "mult":
+        return edges.product_sums(x, z, fused.REAL)
+    if composition == "sub":
+        return edges.sums(lookup(x, edges.sender) - lookup(z, edges.relation), len(x))
     # Correlation is a product in the frequency domain, and sums may be taken there: the tables are transformed
     # instead of every edge.
-    fx, fz = torch.fft.rfft(x).conj(), torch.fft.rfft(z)
-    messages = torch.view_as_real(fx[edges.sender] * fz[edges.relation]).flatten(1)
-    summed = torch.view_as_complex(edges.sums(messages, len(x)).view(2, len(x), -1, 2))
-    received: Tensor = torch.fft.irfft(summed, n=x.shape[1])
+    summed = edges.product_sums(_frequencies(x), _frequencies(z), fused.CONJUGATE)
+    received: Tensor = torch.fft.irfft(torch.complex(*summed.chunk(2, dim=-1)), n=x.shape[1])
     return received
+
+
+def _frequencies(rows: Tensor) -> Tensor:
+    """Return the transforms of real rows (n, p), real parts and then imaginary parts, (n, 2·(p // 2 + 1))."""
+    transformed = torch.fft.rfft(rows)
+    return torch.cat([transformed.real, transformed.imag], dim=1)

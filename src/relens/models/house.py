@@ -7,7 +7,8 @@ from torch.nn.functional import normalize
 from relens.errors import InputError
 from relens.models import initialisers
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
-from relens.models.distance import in_chunks, in_pieces
+from relens.models.distance import block_distance, dropped
+from relens.models.lookup import lookup
 from relens.models.options import Margin, Number, Size
 
 
@@ -56,39 +57,43 @@ class HousE(KGEModel):
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Project and reflect the anchors."""
-        row, sign = self.relation_rows(relation)
-        is_tail = sign[:, 0] < 0  # the anchor of a query for heads
-        anchors = drop(self.entity[anchor])
-        x = (self._projection(row, is_tail) @ anchors.view(-1, *self.blocks, 1)).squeeze(-1)
-        first, last = self.projections, self.relation.shape[1] - self.projections
-        vectors = normalize(self.relation[row, first:last], dim=-1)
-        # Heads are reflected from the last vector to the first, tails back again.
-        for v in torch.where(is_tail[:, None, None, None], vectors, vectors.flip(1)).unbind(1):
-            x = x - 2 * (x * v).sum(dim=-1, keepdim=True) * v
-        return Encoded(x.flatten(1), relation, (anchors,))
+        of_anchor, of_candidate = self._matrices()
+        anchors = drop(lookup(self.entity, anchor))
+        # A product and a sum: batches of matrices this small times one vector each are slow in BLAS.
+        turned = (lookup(of_anchor, relation) * anchors.view(-1, self.blocks[0], 1, self.blocks[1])).sum(dim=-1)
+        return Encoded(turned.flatten(1), relation, (anchors,), matrices=of_candidate)
 
-    def _projection(self, row: Tensor, of_tail: Tensor) -> Tensor:
-        """Return what projects heads, or tails where ``of_tail`` (B,), as one matrix per block: (B, c, k, k)."""
-        m, kind = self.projections, of_tail.long()
-        last = self.relation.shape[1] - m
-        ends = torch.stack([self.relation[:, last:].flip(1), self.relation[:, :m]], dim=1)
-        vectors = normalize(ends[row, kind], dim=-1)  # (B, m, c, k)
-        strengths = (self.strength[row, kind] * self.block_strength[row, kind].abs()).clamp(max=self.limit)  # (B, m, c)
-        matrix = torch.eye(self.blocks[1], dtype=vectors.dtype, device=vectors.device)
-        for v, strength in zip(vectors.unbind(1), strengths.unbind(1), strict=True):
-            matrix = matrix - strength[..., None, None] * v.unsqueeze(-1) * (v.unsqueeze(-2) @ matrix)
-        return matrix.expand(len(row), *self.blocks, -1)
+    def _matrices(self) -> tuple[Tensor, Tensor]:
+        """Return what anchors and what candidates are multiplied with, by directed relation, (2R, c, k, k) each."""
+        m, last = self.projections, self.relation.shape[1] - self.projections
+        vectors = normalize(self.relation, dim=-1).transpose(1, 2)  # (R, c, V, k)
+        strengths = (self.strength * self.block_strength.abs()).clamp(max=self.limit).transpose(2, 3)  # (R, 2, c, m)
+        heads = chain(vectors[:, :, last:].flip(2), strengths[:, 0])
+        tails = chain(vectors[:, :, :m], strengths[:, 1])
+        reflectors = vectors[:, :, m:last].flip(2)
+        reflect = chain(reflectors, reflectors.new_full(reflectors.shape[:-1], 2.0))
+        # Heads are reflected, tails are reflected back.
+        return torch.cat([reflect @ heads, reflect.transpose(-1, -2) @ tails]), torch.cat([tails, heads])
 
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
-        """Score by distance to the projected candidates; see ``KGEModel.score``. They are not dropped out."""
-        del drop
-        row, sign = self.relation_rows(queries.relation)
-        projection = in_chunks(self._projection(row, sign[:, 0] > 0), candidates)  # (C, b, c, k, k)
-        vector = in_chunks(queries.vector.view(-1, *self.blocks), candidates).unsqueeze(2)
+        """Score by distance to the projected candidates; see ``KGEModel.score``."""
+        assert queries.matrices is not None
+        table, candidates = dropped(self.entity, candidates, drop)
+        return self.gamma - block_distance(queries.vector, queries.matrices, queries.relation, table, candidates)
 
-        def distance(rows: Tensor) -> Tensor:
-            projected = torch.einsum("npik,nbilk->nbpil", torch.unflatten(rows, 2, self.blocks), projection)
-            norms: Tensor = torch.linalg.vector_norm(vector - projected, dim=-1)
-            return norms.sum(dim=-1)
 
-        return self.gamma - in_pieces(distance, self.entity, candidates, queries.vector.numel(), recompute=True)
+def chain(vectors: Tensor, strengths: Tensor) -> Tensor:
+    """Return the matrix that applies x − s·⟨v, x⟩·v for each of n unit vectors, the first one first: (…, k, k).
+
+    ``vectors`` are (…, n, k) and ``strengths`` (…, n). The chain is I − Σⱼ sⱼ·vⱼ·uⱼᵀ with uⱼ = vⱼ − Σᵢ sᵢ·⟨vⱼ, vᵢ⟩·uᵢ
+    over i < j: one triangular system in place of n steps.
+    """
+    identity = torch.eye(vectors.shape[-1], dtype=vectors.dtype, device=vectors.device)
+    scaled = strengths.unsqueeze(-1) * vectors
+    if not vectors.shape[-2]:
+        return identity.expand(*vectors.shape[:-2], *identity.shape)
+    overlaps = (vectors @ scaled.transpose(-1, -2)).tril(-1)
+    overlaps = overlaps + torch.eye(vectors.shape[-2], dtype=vectors.dtype, device=vectors.device)
+    solved = torch.linalg.solve_triangular(overlaps, vectors, upper=False, unitriangular=True)
+    matrices: Tensor = identity - scaled.transpose(-1, -2) @ solved
+    return matrices

@@ -1,18 +1,34 @@
-"""The Triton kernels behind ``relens.models.fused``; imported only where they run."""
+"""The Triton kernels behind ``relens.models.fused``; imported only where they run.
+
+Triton lays the last axis of a tile across the threads and keeps the first ones in each thread's registers. Tiles are
+therefore shaped so that what is summed over comes first: sums then need no exchange between threads.
+"""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 16
-"""Queries and candidates per program; their differences stay in registers."""
-DEPTH = 32
-"""Coordinates per step."""
+from relens.models.fused import Trilinear
+
+# Queries × candidates × coordinates per program and step, found by counting the compiler's instructions per
+# coordinate: larger tiles spill registers, smaller ones load more than they compute.
+QUERIES, CANDIDATES, DEPTH = 16, 64, 8
+# Gradients: rows a program owns, rows it walks along at a time, and coordinates across its threads.
+OWNED, WALKED, ACROSS = 16, 8, 128
+# Queries with candidates of their own: candidates at a time.
+OWN_CANDIDATES = 16
+# Candidates per program, projected by tensor cores.
+PROJECTED = 64
+# Edges at a time, across their coordinates.
+EDGES = 8
+
+TINY = tl.constexpr(1e-37)
+"""Squared distances from here on have a gradient; that of zero is zero."""
 
 
 @triton.jit
-def _distance_kernel(
+def _pool_kernel(
     vector, table, ids, out, n_rows, n_ids, width,
     kind: tl.constexpr, tile_b: tl.constexpr, tile_p: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
@@ -27,30 +43,28 @@ def _distance_kernel(
     x_at = table + rows[:, None] * row_width
     sums = tl.zeros((tile_b, tile_p), dtype=vector.dtype.element_ty)
     for start in range(0, width, depth):
-        d = start + tl.arange(0, depth)
-        v_in, x_in = b_in[:, None] & (d < width)[None, :], p_in[:, None] & (d < width)[None, :]
-        v = tl.load(v_at + d[None, :], mask=v_in, other=0.0)
-        x = tl.load(x_at + d[None, :], mask=x_in, other=0.0)
-        difference = v[:, None, :] - x[None, :, :]
+        d = start + tl.arange(0, depth)[None, :]
+        v_in, x_in = b_in[:, None] & (d < width), p_in[:, None] & (d < width)
+        v = tl.trans(tl.load(v_at + d, mask=v_in, other=0.0))
+        x = tl.trans(tl.load(x_at + d, mask=x_in, other=0.0))
+        difference = v[:, :, None] - x[:, None, :]
         if kind == 0:
-            sums += tl.sum(tl.abs(difference), axis=2)
+            sums += tl.sum(tl.abs(difference), axis=0)
         else:
-            v = tl.load(v_at + width + d[None, :], mask=v_in, other=0.0)
-            x = tl.load(x_at + width + d[None, :], mask=x_in, other=0.0)
-            other = v[:, None, :] - x[None, :, :]
-            sums += tl.sum(tl.sqrt(difference * difference + other * other), axis=2)
+            v = tl.trans(tl.load(v_at + width + d, mask=v_in, other=0.0))
+            x = tl.trans(tl.load(x_at + width + d, mask=x_in, other=0.0))
+            other = v[:, :, None] - x[:, None, :]
+            sums += tl.sum(tl.sqrt(difference * difference + other * other), axis=0)
     at = out + (chunk * n_rows + b)[:, None] * n_ids + p[None, :]
     tl.store(at, sums, mask=b_in[:, None] & p_in[None, :])
 
 
 @triton.jit
-def _gradient_kernel(
+def _pool_gradient_kernel(
     vector, table, ids, gradient, out, n_rows, n_ids, width,
-    kind: tl.constexpr, of_table: tl.constexpr, tile_b: tl.constexpr, tile_p: tl.constexpr, depth: tl.constexpr,
+    kind: tl.constexpr, of_table: tl.constexpr, own: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    # A program owns a tile of one side (candidates where of_table, else queries) and walks along the other.
-    own: tl.constexpr = tile_p if of_table else tile_b
-    step: tl.constexpr = tile_b if of_table else tile_p
+    # A program owns some rows of one side (candidates where of_table, else queries) and walks along the other.
     if of_table:
         n_own, n_walk = n_ids, n_rows
     else:
@@ -58,76 +72,322 @@ def _gradient_kernel(
     tiles = tl.cdiv(n_own, own)
     chunk = (tl.program_id(0) // tiles).to(tl.int64)
     mine = tl.program_id(0) % tiles * own + tl.arange(0, own)
-    d = tl.program_id(1) * depth + tl.arange(0, depth)
-    d_in = d < width
+    d = tl.program_id(1) * depth + tl.arange(0, depth)[None, :]
     row_width = width * (1 + kind)
+    ids += chunk * n_ids
+    first_row = chunk * n_rows
+    mine_in = mine < n_own
+    if of_table:
+        own_rows = tl.load(ids + mine, mask=mine_in, other=0).to(tl.int64)
+        own_at = table + own_rows[:, None] * row_width + d
+    else:
+        own_rows = first_row + mine
+        own_at = vector + own_rows[:, None] * row_width + d
+    inside = mine_in[:, None] & (d < width)
+    y = tl.load(own_at, mask=inside, other=0.0)
+    y_other = tl.load(own_at + width * kind, mask=inside, other=0.0)
     real = tl.zeros((own, depth), dtype=vector.dtype.element_ty)
     imaginary = tl.zeros((own, depth), dtype=vector.dtype.element_ty)
     for start in range(0, n_walk, step):
         walked = start + tl.arange(0, step)
+        walked_in = walked < n_walk
         if of_table:
-            b, p = walked, mine
+            at = vector + (first_row + walked)[:, None] * row_width + d
+            g_at = gradient + (first_row + walked)[:, None] * n_ids + mine[None, :]
         else:
-            b, p = mine, walked
-        b_in, p_in = b < n_rows, p < n_ids
-        rows = tl.load(ids + chunk * n_ids + p, mask=p_in, other=0).to(tl.int64)
-        v_at = vector + (chunk * n_rows + b)[:, None] * row_width + d[None, :]
-        x_at = table + rows[:, None] * row_width + d[None, :]
-        v_in, x_in = b_in[:, None] & d_in[None, :], p_in[:, None] & d_in[None, :]
-        g_at = gradient + (chunk * n_rows + b)[:, None] * n_ids + p[None, :]
-        g = tl.load(g_at, mask=b_in[:, None] & p_in[None, :], other=0.0)
-        difference = tl.load(v_at, mask=v_in, other=0.0)[:, None, :] - tl.load(x_at, mask=x_in, other=0.0)[None, :, :]
-        axis: tl.constexpr = 0 if of_table else 1
+            walked_rows = tl.load(ids + walked, mask=walked_in, other=0).to(tl.int64)
+            at = table + walked_rows[:, None] * row_width + d
+            g_at = gradient + (first_row + mine)[None, :] * n_ids + walked[:, None]
+        g = tl.load(g_at, mask=walked_in[:, None] & mine_in[None, :], other=0.0)[:, :, None]
+        z_in = walked_in[:, None] & (d < width)
+        difference = y[None, :, :] - tl.load(at, mask=z_in, other=0.0)[:, None, :]
         if kind == 0:
-            sign = tl.where(difference > 0, 1.0, tl.where(difference < 0, -1.0, 0.0))
-            real += tl.sum(g[:, :, None] * sign, axis=axis)
+            real += tl.sum(tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0)), axis=0)
         else:
-            v = tl.load(v_at + width, mask=v_in, other=0.0)
-            x = tl.load(x_at + width, mask=x_in, other=0.0)
-            other = v[:, None, :] - x[None, :, :]
-            modulus = tl.sqrt(difference * difference + other * other)
-            scaled = g[:, :, None] / tl.where(modulus > 0, modulus, 1.0)
-            real += tl.sum(scaled * difference, axis=axis)
-            imaginary += tl.sum(scaled * other, axis=axis)
-    inside = (mine < n_own)[:, None] & d_in[None, :]
+            other = y_other[None, :, :] - tl.load(at + width, mask=z_in, other=0.0)[:, None, :]
+            scaled = g * tl.rsqrt(tl.maximum(difference * difference + other * other, TINY))
+            real += tl.sum(scaled * difference, axis=0)
+            imaginary += tl.sum(scaled * other, axis=0)
+    at = out + own_rows[:, None] * row_width + d
     if of_table:
-        rows = tl.load(ids + chunk * n_ids + mine, mask=mine < n_own, other=0).to(tl.int64)
-        at = out + rows[:, None] * row_width + d[None, :]
-        tl.atomic_add(at, -real, mask=inside)
+        tl.atomic_add(at, real, mask=inside, sem="relaxed")
         if kind == 1:
-            tl.atomic_add(at + width, -imaginary, mask=inside)
+            tl.atomic_add(at + width, imaginary, mask=inside, sem="relaxed")
     else:
-        at = out + (chunk * n_rows + mine)[:, None] * row_width + d[None, :]
         tl.store(at, real, mask=inside)
         if kind == 1:
             tl.store(at + width, imaginary, mask=inside)
 
 
-def _sizes(vector: Tensor, candidates: Tensor, kind: int) -> tuple[int, int, int, int, int]:
-    """Return chunks, rows per chunk, candidates per chunk, width, and the tile of rows."""
+@triton.jit
+def _own_kernel(
+    vector, table, ids, out, n_ids, width, kind: tl.constexpr, tile: tl.constexpr, depth: tl.constexpr
+):  # fmt: skip
+    # A query with candidates of its own shares no row: reading them is all the work, so rows lie across the threads.
+    b = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * tile + tl.arange(0, tile)
+    p_in = p < n_ids
+    rows = tl.load(ids + b * n_ids + p, mask=p_in, other=0).to(tl.int64)
+    row_width = width * (1 + kind)
+    sums = tl.zeros((tile, depth), dtype=vector.dtype.element_ty)
+    for start in range(0, width, depth):
+        d = start + tl.arange(0, depth)[None, :]
+        x_at = table + rows[:, None] * row_width + d
+        x_in = p_in[:, None] & (d < width)
+        difference = tl.load(vector + b * row_width + d, mask=d < width, other=0.0) - tl.load(
+            x_at, mask=x_in, other=0.0
+        )
+        if kind == 0:
+            sums += tl.where(x_in, tl.abs(difference), 0.0)
+        else:
+            v = tl.load(vector + b * row_width + width + d, mask=d < width, other=0.0)
+            other = v - tl.load(x_at + width, mask=x_in, other=0.0)
+            sums += tl.where(x_in, tl.sqrt(difference * difference + other * other), 0.0)
+    tl.store(out + b * n_ids + p, tl.sum(sums, axis=1), mask=p_in)
+
+
+@triton.jit
+def _own_gradient_kernel(
+    vector, table, ids, gradient, of_vector, of_table, n_ids, width,
+    kind: tl.constexpr, tile: tl.constexpr, depth: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0).to(tl.int64)
+    d = tl.program_id(1) * depth + tl.arange(0, depth)
+    row_width = width * (1 + kind)
+    v_at = b * row_width + d
+    d_in = d < width
+    v = tl.load(vector + v_at, mask=d_in, other=0.0)[None, :]
+    v_other = tl.load(vector + v_at + width * kind, mask=d_in, other=0.0)[None, :]
+    real = tl.zeros((depth,), dtype=vector.dtype.element_ty)
+    imaginary = tl.zeros((depth,), dtype=vector.dtype.element_ty)
+    for start in range(0, n_ids, tile):
+        p = start + tl.arange(0, tile)
+        rows = tl.load(ids + b * n_ids + p, mask=p < n_ids, other=0).to(tl.int64)
+        g = tl.load(gradient + b * n_ids + p, mask=p < n_ids, other=0.0)[:, None]
+        at = rows[:, None] * row_width + d[None, :]
+        inside = (p < n_ids)[:, None] & d_in[None, :]
+        difference = v - tl.load(table + at, mask=inside, other=0.0)
+        if kind == 0:
+            part = tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0))
+        else:
+            other = v_other - tl.load(table + at + width, mask=inside, other=0.0)
+            scaled = g * tl.rsqrt(tl.maximum(difference * difference + other * other, TINY))
+            part, other = scaled * difference, scaled * other
+            imaginary += tl.sum(other, axis=0)
+            tl.atomic_add(of_table + at + width, -other, mask=inside, sem="relaxed")
+        real += tl.sum(part, axis=0)
+        tl.atomic_add(of_table + at, -part, mask=inside, sem="relaxed")
+    tl.store(of_vector + v_at, real, mask=d_in)
+    if kind == 1:
+        tl.store(of_vector + v_at + width, imaginary, mask=d_in)
+
+
+@triton.jit
+def _block_kernel(
+    vector, matrices, group, table, ids, out, n_rows, n_ids, n_blocks,
+    size: tl.constexpr, padded: tl.constexpr, tile: tl.constexpr, precision: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * tile + tl.arange(0, tile)
+    p_in = p < n_ids
+    k = tl.arange(0, padded)
+    width = n_blocks * size
+    rows = tl.load(ids + b // n_rows * n_ids + p, mask=p_in, other=0).to(tl.int64)
+    x_at = table + rows[:, None] * width + k[None, :]
+    m_at = matrices + tl.load(group + b) * n_blocks * size * size + k[None, :] * size + k[:, None]  # transposed
+    x_in, m_in = p_in[:, None] & (k < size)[None, :], (k < size)[None, :] & (k < size)[:, None]
+    sums = tl.zeros((tile,), dtype=vector.dtype.element_ty)
+    for i in range(n_blocks):
+        x = tl.load(x_at + i * size, mask=x_in, other=0.0)
+        m = tl.load(m_at + i * size * size, mask=m_in, other=0.0)
+        v = tl.load(vector + b * width + i * size + k, mask=k < size, other=0.0)
+        difference = v[None, :] - tl.dot(x, m, input_precision=precision, out_dtype=x.dtype)
+        sums += tl.sqrt(tl.sum(difference * difference, axis=1))
+    tl.store(out + b * n_ids + p, sums, mask=p_in)
+
+
+@triton.jit
+def _block_gradient_kernel(
+    vector, matrices, group, table, ids, gradient, of_vector, of_matrices, of_table, n_rows, n_ids, n_blocks,
+    size: tl.constexpr, padded: tl.constexpr, tile: tl.constexpr, precision: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * tile + tl.arange(0, tile)
+    p_in = p < n_ids
+    k = tl.arange(0, padded)
+    width = n_blocks * size
+    rows = tl.load(ids + b // n_rows * n_ids + p, mask=p_in, other=0).to(tl.int64)
+    g = tl.load(gradient + b * n_ids + p, mask=p_in, other=0.0)
+    x_at = rows[:, None] * width + k[None, :]
+    m_at = tl.load(group + b) * n_blocks * size * size + k[None, :] * size + k[:, None]  # transposed
+    x_in, m_in = p_in[:, None] & (k < size)[None, :], (k < size)[None, :] & (k < size)[:, None]
+    for i in range(n_blocks):
+        x = tl.load(table + x_at + i * size, mask=x_in, other=0.0)
+        m = tl.load(matrices + m_at + i * size * size, mask=m_in, other=0.0)
+        v = tl.load(vector + b * width + i * size + k, mask=k < size, other=0.0)
+        difference = v[None, :] - tl.dot(x, m, input_precision=precision, out_dtype=x.dtype)
+        square = tl.sum(difference * difference, axis=1)
+        unit = difference * (g * tl.rsqrt(tl.maximum(square, TINY)))[:, None]
+        tl.atomic_add(of_vector + b * width + i * size + k, tl.sum(unit, axis=0), mask=k < size, sem="relaxed")
+        of_x = tl.dot(unit, tl.trans(m), input_precision=precision, out_dtype=x.dtype)
+        tl.atomic_add(of_table + x_at + i * size, -of_x, mask=x_in, sem="relaxed")
+        of_m = tl.dot(tl.trans(x), unit, input_precision=precision, out_dtype=x.dtype)
+        tl.atomic_add(of_matrices + m_at + i * size * size, -of_m, mask=m_in, sem="relaxed")
+
+
+@triton.jit
+def _product_sum_kernel(
+    left, right, weight, left_id, right_id, order, start, stop, key, out, width,
+    kind: tl.constexpr, depth: tl.constexpr, step: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0)
+    d = tl.program_id(1) * depth + tl.arange(0, depth)[None, :]
+    d_in = d < width
+    row_width = width * (2 if kind else 1)
+    first, last = tl.load(start + piece), tl.load(stop + piece)
+    real = tl.zeros((depth,), dtype=left.dtype.element_ty)
+    imaginary = tl.zeros((depth,), dtype=left.dtype.element_ty)
+    for at in range(first, last, step):
+        place = at + tl.arange(0, step)
+        inside = place < last
+        edge = tl.load(order + place, mask=inside, other=0)
+        w = tl.load(weight + edge, mask=inside, other=0.0)[:, None]
+        i = tl.load(left_id + edge, mask=inside, other=0)[:, None]
+        j = tl.load(right_id + edge, mask=inside, other=0)[:, None]
+        both = inside[:, None] & d_in
+        a = w * tl.load(left + i * row_width + d, mask=both, other=0.0)
+        b = tl.load(right + j * row_width + d, mask=both, other=0.0)
+        if kind == 0:
+            real += tl.sum(a * b, axis=0)
+        else:
+            a_im = w * tl.load(left + i * row_width + width + d, mask=both, other=0.0)
+            b_im = tl.load(right + j * row_width + width + d, mask=both, other=0.0)
+            if kind == 1:
+                real += tl.sum(a * b - a_im * b_im, axis=0)
+                imaginary += tl.sum(a * b_im + a_im * b, axis=0)
+            else:  # the left factor is conjugated
+                real += tl.sum(a * b + a_im * b_im, axis=0)
+                imaginary += tl.sum(a * b_im - a_im * b, axis=0)
+    out_at = out + tl.load(key + piece) * row_width + tl.program_id(1) * depth + tl.arange(0, depth)
+    out_in = tl.program_id(1) * depth + tl.arange(0, depth) < width
+    tl.atomic_add(out_at, real, mask=out_in, sem="relaxed")
+    if kind:
+        tl.atomic_add(out_at + width, imaginary, mask=out_in, sem="relaxed")
+
+
+@triton.jit
+def _adagrad_kernel(parameter, gradient, total, rate, epsilon, n, tile: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
+    inside = at < n
+    g = tl.load(gradient + at, mask=inside, other=0.0)
+    squares = tl.load(total + at, mask=inside, other=0.0) + g * g
+    p = tl.load(parameter + at, mask=inside, other=0.0)
+    tl.store(total + at, squares, mask=inside)
+    tl.store(parameter + at, p - tl.load(rate) * g / (tl.sqrt(squares) + epsilon), mask=inside)
+
+
+def _sizes(vector: Tensor, candidates: Tensor, kind: int) -> tuple[int, int, int, int]:
+    """Return chunks, rows per chunk, candidates per chunk, and the width of a row (of complex rows: half)."""
     n_chunks, n_ids = candidates.shape
-    n_rows = len(vector) // n_chunks
-    return n_chunks, n_rows, n_ids, vector.shape[1] // (1 + kind), min(TILE, triton.next_power_of_2(n_rows))
+    return n_chunks, len(vector) // n_chunks, n_ids, vector.shape[1] // (1 + kind)
 
 
-def forward(vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
+def distance(vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
     """Return distances (B, P)."""
-    n_chunks, n_rows, n_ids, width, tile = _sizes(vector, candidates, kind)
+    n_chunks, n_rows, n_ids, width = _sizes(vector, candidates, kind)
     out = vector.new_empty(len(vector), n_ids)
-    grid = (n_chunks * triton.cdiv(n_ids, TILE), triton.cdiv(n_rows, tile))
-    _distance_kernel[grid](
-        vector, table, candidates, out, n_rows, n_ids, width, kind=kind, tile_b=tile, tile_p=TILE, depth=DEPTH
-    )
+    if n_rows == 1:
+        tile = min(OWN_CANDIDATES, triton.next_power_of_2(n_ids))
+        _own_kernel[n_chunks, triton.cdiv(n_ids, tile)](
+            vector, table, candidates, out, n_ids, width, kind=kind, tile=tile, depth=ACROSS
+        )
+        return out
+    grid = (n_chunks * triton.cdiv(n_ids, CANDIDATES), triton.cdiv(n_rows, QUERIES))
+    _pool_kernel[grid](
+        vector, table, candidates, out, n_rows, n_ids, width,
+        kind=kind, tile_b=QUERIES, tile_p=CANDIDATES, depth=DEPTH,
+    )  # fmt: skip
     return out
 
 
-def backward(vector: Tensor, table: Tensor, candidates: Tensor, gradient: Tensor, kind: int) -> tuple[Tensor, Tensor]:
-    """Return the gradients of ``vector`` (B, d) and ``table`` (E, d)."""
-    n_chunks, n_rows, n_ids, width, tile = _sizes(vector, candidates, kind)
-    of_vector, of_table = torch.empty_like(vector), torch.zeros_like(table)
-    for out, tiles in (of_vector, triton.cdiv(n_rows, tile)), (of_table, triton.cdiv(n_ids, TILE)):
-        _gradient_kernel[n_chunks * tiles, triton.cdiv(width, DEPTH)](
+def distance_gradients(
+    vector: Tensor, table: Tensor, candidates: Tensor, gradient: Tensor, of_table: Tensor, kind: int
+) -> Tensor:
+    """Return the gradient of ``vector`` (B, d), and add that of ``table`` to ``of_table`` (E, d)."""
+    n_chunks, n_rows, n_ids, width = _sizes(vector, candidates, kind)
+    of_vector = torch.empty_like(vector)
+    columns = triton.cdiv(width, ACROSS)
+    if n_rows == 1:
+        tile = min(OWN_CANDIDATES, triton.next_power_of_2(n_ids))
+        _own_gradient_kernel[n_chunks, columns](
+            vector, table, candidates, gradient, of_vector, of_table, n_ids, width, kind=kind, tile=tile, depth=ACROSS
+        )
+        return of_vector
+    for out, n_own in (of_vector, n_rows), (of_table, n_ids):
+        _pool_gradient_kernel[n_chunks * triton.cdiv(n_own, OWNED), columns](
             vector, table, candidates, gradient, out, n_rows, n_ids, width,
-            kind=kind, of_table=out is of_table, tile_b=tile, tile_p=TILE, depth=DEPTH,
+            kind=kind, of_table=out is of_table, own=OWNED, step=WALKED, depth=ACROSS,
         )  # fmt: skip
-    return of_vector, of_table
+    return of_vector
+
+
+def _precision(vector: Tensor) -> str:
+    """Return how tensor cores multiply float32: rounded where PyTorch's own products may be, else in three parts."""
+    if vector.dtype == torch.float64:
+        return "ieee"
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
+    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, P)."""
+    _, n_rows, n_ids, _ = _sizes(vector, candidates, 0)
+    n_blocks, size = matrices.shape[1:3]
+    out = vector.new_empty(len(vector), n_ids)
+    _block_kernel[len(vector), triton.cdiv(n_ids, PROJECTED)](
+        vector, matrices, group, table, candidates, out, n_rows, n_ids, n_blocks,
+        size=size, padded=max(16, triton.next_power_of_2(size)), tile=PROJECTED, precision=_precision(vector),
+    )  # fmt: skip
+    return out
+
+
+def block_gradients(
+    vector: Tensor,
+    matrices: Tensor,
+    group: Tensor,
+    table: Tensor,
+    candidates: Tensor,
+    gradient: Tensor,
+    of_table: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of ``vector`` and ``matrices``, and add that of ``table`` to ``of_table`` (E, d)."""
+    _, n_rows, n_ids, _ = _sizes(vector, candidates, 0)
+    n_blocks, size = matrices.shape[1:3]
+    of_vector, of_matrices = torch.zeros_like(vector), torch.zeros_like(matrices)
+    _block_gradient_kernel[len(vector), triton.cdiv(n_ids, PROJECTED)](
+        vector, matrices, group, table, candidates, gradient, of_vector, of_matrices, of_table, n_rows, n_ids, n_blocks,
+        size=size, padded=max(16, triton.next_power_of_2(size)), tile=PROJECTED, precision=_precision(vector),
+    )  # fmt: skip
+    return of_vector, of_matrices
+
+
+def product_sums(left: Tensor, right: Tensor, edges: Trilinear, roles: tuple[int, int, int], kind: int) -> Tensor:
+    """Return the weighted sums of products over edges, (n, p).
+
+    ``roles`` says which of the edges' three ends are rows of ``left``, of ``right`` and of the result.
+    """
+    of_left, of_right, of_out = roles
+    order, start, stop, key = edges.pieces[of_out]
+    width = left.shape[1] // (2 if kind else 1)
+    out = left.new_zeros(edges.sizes[of_out], left.shape[1])
+    depth = min(ACROSS, max(32, triton.next_power_of_2(width)))
+    _product_sum_kernel[len(start), triton.cdiv(width, depth)](
+        left, right, edges.weight, edges.ends[of_left], edges.ends[of_right], order, start, stop, key, out, width,
+        kind=kind, depth=depth, step=EDGES, num_warps=depth // 32,
+    )  # fmt: skip
+    return out
+
+
+def adagrad(parameter: Tensor, gradient: Tensor, total: Tensor, rate: Tensor, epsilon: float) -> None:
+    """Add squared gradients to ``total`` and take a step, all in place; shapes are the same, ``rate`` is ()."""
+    n, tile = parameter.numel(), 1024
+    _adagrad_kernel[(triton.cdiv(n, tile),)](parameter, gradient, total, rate, epsilon, n, tile=tile)

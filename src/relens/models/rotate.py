@@ -7,8 +7,9 @@ from torch import Tensor
 
 from relens.errors import InputError
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
-from relens.models.distance import modulus_distance
+from relens.models.distance import dropped, modulus_distance
 from relens.models.initialisers import SCALE
+from relens.models.lookup import lookup
 from relens.models.options import Margin, Size
 
 
@@ -37,7 +38,7 @@ class RotatE(KGEModel):
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Rotate the anchors."""
         row, sign = self.relation_rows(relation)
-        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        rows = drop(lookup(self.entity, anchor)), drop(lookup(self.relation, row))
         phase = sign * rows[1] * (math.pi / SCALE)
         real, imaginary = rows[0].chunk(2, dim=-1)
         cosine, sine = torch.cos(phase), torch.sin(phase)
@@ -45,6 +46,5 @@ class RotatE(KGEModel):
         return Encoded(rotated, relation, rows)
 
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
-        """Score by the sum of moduli; see ``KGEModel.score``. Candidates are not dropped out."""
-        del drop
-        return self.gamma - modulus_distance(queries.vector, self.entity, candidates)
+        """Score by the sum of moduli; see ``KGEModel.score``."""
+        return self.gamma - modulus_distance(queries.vector, *dropped(self.entity, candidates, drop))

@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
-from relens.models.distance import l1_distance
+from relens.models.distance import dropped, l1_distance
+from relens.models.lookup import lookup
 from relens.models.options import Margin, Size
 
 
@@ -26,10 +27,9 @@ class TransE(KGEModel):
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Translate the anchors."""
         row, sign = self.relation_rows(relation)
-        rows = drop(self.entity[anchor]), drop(self.relation[row])
+        rows = drop(lookup(self.entity, anchor)), drop(lookup(self.relation, row))
         return Encoded(rows[0] + sign * rows[1], relation, rows)
 
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
-        """Score by L1 distance; see ``KGEModel.score``. Candidates are not dropped out."""
-        del drop
-        return self.gamma - l1_distance(queries.vector, self.entity, candidates)
+        """Score by L1 distance; see ``KGEModel.score``."""
+        return self.gamma - l1_distance(queries.vector, *dropped(self.entity, candidates, drop))

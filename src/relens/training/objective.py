@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.lookup import lookup
 from relens.training.losses import Reduction, k_vs_all, negative_sampling, one_vs_all, weighted_mean
 from relens.training.queries import TrainingQueries
 from relens.training.regularisers import REGULARISERS, Rows
@@ -40,7 +41,7 @@ def _answers(
     loss = weighted_mean(losses, queries.weight[examples] if settings.row_weights else None)
     if settings.regulariser is None:
         return loss
-    rows = Rows(encoded.vector, encoded.rows, drop(model.entity[queries.answer[examples]]), model.entity)
+    rows = Rows(encoded.vector, encoded.rows, drop(lookup(model.entity, queries.answer[examples])), model.entity)
     return loss + settings.regulariser_weight * REGULARISERS[settings.regulariser](rows)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
+from relens.models import fused
 from relens.training.settings import TrainSettings
 
 EPSILON = 1e-10
@@ -23,17 +24,17 @@ class Adagrad(Optimizer):
         """Divide gradients by the root of the sum of their squares so far."""
         del closure
         for group in self.param_groups:
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            gradients = [parameter.grad for parameter in parameters]
-            if not parameters:
-                continue
-            sums = [self._sum(parameter) for parameter in parameters]
-            torch._foreach_addcmul_(sums, gradients, gradients)
-            roots = torch._foreach_sqrt(sums)
-            torch._foreach_add_(roots, EPSILON)
-            changes = torch._foreach_div(gradients, roots)
-            torch._foreach_mul_(changes, group["lr"])
-            torch._foreach_sub_(parameters, changes)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._change(parameter, parameter.grad, group["lr"])
+
+    def _change(self, parameter: nn.Parameter, gradient: Tensor, rate: float | Tensor) -> None:
+        total = self._sum(parameter)
+        if fused.usable(parameter) and isinstance(rate, Tensor) and parameter.is_contiguous():
+            fused.adagrad(parameter, gradient, total, rate, EPSILON)
+        else:
+            total.addcmul_(gradient, gradient)
+            parameter.sub_(rate * gradient / total.sqrt().add_(EPSILON))
 
     def _sum(self, parameter: nn.Parameter) -> Tensor:
         state = self.state[parameter]

@@ -42,7 +42,7 @@ class Run:
         objective, size = build_objective(model, queries, settings)
         self._batches = Batches(size, settings.batch, device)
         self._optimiser = build_optimiser(model.parameters(), settings, device)
-        self._take_step = TrainingStep(objective, self._batches, self._optimiser, device)
+        self._take_step = TrainingStep(objective, self._batches, self._optimiser, model.entity)
         self._schedule = Schedule(settings)
         self._rate, self._validations_since_best = math.nan, 0
         self._best = {name: value.detach().clone() for name, value in model.state_dict().items()}

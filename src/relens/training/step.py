@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from relens.training.objective import Objective
@@ -23,8 +24,10 @@ class TrainingStep:
         total: the sum of the losses since it was last cleared, () float32 on the device, which reading it waits for.
     """
 
-    def __init__(self, objective: Objective, batches: Batches, optimiser: Optimizer, device: torch.device) -> None:
+    def __init__(self, objective: Objective, batches: Batches, optimiser: Optimizer, table: nn.Parameter) -> None:
+        device = table.device
         self.total = torch.zeros((), device=device)
+        self._table = table
         self._objective, self._batches, self._optimiser = objective, batches, optimiser
         self._run: Callable[[], None] = self._plain
         self._plain_left = WARM_UP if device.type == "cuda" else -1
@@ -44,6 +47,8 @@ class TrainingStep:
 
     def _plain(self) -> None:
         self._optimiser.zero_grad(set_to_none=True)
+        # Looked-up rows then add their gradients in place, see ``relens.models.lookup``.
+        self._table.grad = torch.zeros_like(self._table)
         loss = self._objective(self._batches.take())
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
