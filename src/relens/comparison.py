@@ -16,6 +16,7 @@ from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 from relens.ranks.store import check_pair
 
+KIND, FORMAT = "relens comparison", 1
 DEFAULT_SPECS = (
     "mean",
     "mrr-mean",
@@ -46,6 +47,34 @@ class Comparison:
     weights: dict[str, EnsembleWeights]
     spread: dict[str, Any]
     notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the per-query ranks as plain JSON values."""
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            "best_single": self.best_single,
+            "evaluations": [evaluation.to_json() for evaluation in self.evaluations],
+            "weights": {name: weights.to_json() for name, weights in self.weights.items()},
+            "spread": self.spread,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Comparison":
+        """Rebuild a comparison from ``to_json``'s result."""
+        if value.get("kind") != KIND or value.get("format") != FORMAT:
+            raise InputError(
+                f"expected {KIND!r} of format {FORMAT}, found {value.get('kind')!r} of format {value.get('format')!r}: "
+                f"compare again with `relens run` or `relens report`"
+            )
+        return cls(
+            best_single=value["best_single"],
+            evaluations=tuple(Evaluation.from_json(entry) for entry in value["evaluations"]),
+            weights={name: EnsembleWeights.from_json(entry, name) for name, entry in value["weights"].items()},
+            spread=value["spread"],
+            notes=tuple(value["notes"]),
+        )
 
 
 def compare(

@@ -81,7 +81,7 @@ def test_wrong_requests_are_refused(graph, trained, tmp_path):
     fail(2, "unknown setting 'dimm'", "train", graph, "--model", "transe", "--set", "dimm=3", "--run", tmp_path / "r")
     fail(
         2,
-        "holds a model with other settings",
+        "was trained with other settings",
         "train",
         graph,
         "--model",

@@ -10,8 +10,6 @@ from relens.cli.device import device_option, pick_device
 from relens.cli.options import json_option, seed_option
 from relens.data.catalog import load
 from relens.data.dataset import Dataset
-from relens.errors import InputError
-from relens.run import Run
 
 if TYPE_CHECKING:
     import torch
@@ -40,23 +38,19 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     The best parameters by validation MRR are kept. Interrupted training goes on where it stopped when the same
     command runs again; a model that is complete is left alone.
     """
+    from relens.pipeline.execute import open_or_create
+    from relens.pipeline.training import trained_model
     from relens.training.presets import resolve
-    from relens.training.trained import TrainedModel
 
-    progress = TerminalProgress()
-    dataset = load(source, offline=options["offline"], progress=progress)
+    dataset = load(source, offline=options["offline"], progress=TerminalProgress())
     overrides = [*options["overrides"], f"seed={options['seed']}"]
     settings = resolve(dataset.name, model.lower(), options["preset"], overrides)
-    run = _open_or_create(run_path or Path("runs") / dataset.name, dataset)
+    run = open_or_create(run_path or Path("runs") / dataset.name, dataset)
     folder = run.model_path(name or settings.model)
     if options["force"]:
         run.forget_model(folder.name)
-    if (folder / "trained").is_dir():
-        trained = TrainedModel.open(folder / "trained")
-        if trained.settings != settings:
-            raise InputError(
-                f"{folder} holds a model with other settings: give --force to train it again, or another --name"
-            )
+    trained = trained_model(run, folder.name, settings)
+    if trained is not None:
         note(f"{folder} is trained already")
     else:
         trained = _train(dataset, source, settings, folder, pick_device(options["device"]))
@@ -75,19 +69,10 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
 def _train(
     dataset: Dataset, source: str, settings: "TrainSettings", folder: Path, device: "torch.device"
 ) -> "TrainedModel":
-    from relens.data.filters import KnownAnswers
-    from relens.training.checkpoint import remove_checkpoints
-    from relens.training.fit import fit, new_model
+    from relens.pipeline.training import train_model
     from relens.training.journal import Record
-    from relens.training.ranking import mean_reciprocal_rank
-    from relens.training.trained import save_trained
 
-    known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-    queries = dataset.queries("valid")
-    if not len(queries):
-        raise InputError(f"{dataset.name!r} has no validation triples, which choose the best parameters: hold some out")
-    model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
-    note(f"training {settings.model}: {model.n_parameters:,} parameters, {settings.steps:,} steps on {device}")
+    note(f"training {settings.model}: {settings.steps:,} steps on {device}")
     with TerminalProgress().task(f"training {folder.name}", settings.steps) as advance:
         done = 0
 
@@ -101,19 +86,4 @@ def _train(
                     f"{record.examples_per_second:,.0f} examples/s, lr {record.lr:.3g}, {record.seconds:.0f} s"
                 )
 
-        result = fit(
-            model, dataset.train, settings, folder=folder, log=show,
-            validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
-        )  # fmt: skip
-    trained = save_trained(model, settings, result, dataset, source, folder / "trained")
-    remove_checkpoints(folder)
-    return trained
-
-
-def _open_or_create(path: Path, dataset: Dataset) -> Run:
-    if not (path / "run.json").is_file():
-        return Run.create(path, dataset.name)
-    run = Run.open(path)
-    if run.dataset != dataset.name:
-        raise InputError(f"{path} is a run on {run.dataset!r}, not on {dataset.name!r}: choose another --run")
-    return run
+        return train_model(dataset, source, settings, folder, device=device, log=show)

@@ -9,7 +9,7 @@ from relens.errors import InputError
 from relens.models import initialisers
 from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
 from relens.models.graph import Composition, Edges, GraphLayer
-from relens.models.images import ImageNorm
+from relens.models.images import ChannelNorm
 from relens.models.lookup import lookup
 from relens.models.options import Probability, Range, Size
 
@@ -55,9 +55,9 @@ class CompGCN(KGEModel):
         )
         self.dropouts = nn.ModuleList(nn.Dropout(p) for p in (entity_dropout, feature_dropout)[:layers])
         self.image_shape = (1, height, width)
-        self.image_norm = ImageNorm()
+        self.image_norm = ChannelNorm(1)
         self.convolution = nn.Conv2d(1, filters, kernel, bias=False)
-        self.features = nn.Sequential(nn.BatchNorm2d(filters), nn.ReLU(), nn.Dropout(feature_dropout))
+        self.features = nn.Sequential(ChannelNorm(filters), nn.ReLU(), nn.Dropout(feature_dropout))
         self.linear = nn.Linear(filters * (height - kernel + 1) * (width - kernel + 1), dim)
         self.hidden = nn.Sequential(nn.Dropout(hidden_dropout), nn.BatchNorm1d(dim), nn.ReLU())
         self.bias = nn.Parameter(torch.zeros(n_entities))

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from relens.errors import InputError
 from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
-from relens.models.images import ImageNorm
+from relens.models.images import ChannelNorm
 from relens.models.lookup import lookup
 from relens.models.options import Probability, Size
 
@@ -44,9 +44,9 @@ class ConvE(KGEModel):
         self.make_tables(dim, dim)
         self.image_shape = (1, height, width)
         self.bias = nn.Parameter(torch.zeros(n_entities)) if original else None
-        self.image = nn.Sequential(ImageNorm() if original else nn.Identity(), nn.Dropout(image_dropout))
+        self.image = nn.Sequential(ChannelNorm(1) if original else nn.Identity(), nn.Dropout(image_dropout))
         self.convolution = nn.Conv2d(1, channels, KERNEL, bias=False)
-        self.features = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), nn.Dropout2d(feature_dropout))
+        self.features = nn.Sequential(ChannelNorm(channels), nn.ReLU(), nn.Dropout2d(feature_dropout))
         self.linear = nn.Linear(channels * (2 * height - KERNEL + 1) * (width - KERNEL + 1), dim)
         self.hidden = nn.Sequential(nn.Dropout(hidden_dropout), nn.BatchNorm1d(dim), nn.ReLU())
 

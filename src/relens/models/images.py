@@ -3,27 +3,39 @@
 import torch
 from torch import Tensor, nn
 
+IMAGE = (0, 2, 3)
+"""The axes of images (B, channels, height, width) that a channel's statistics are taken over."""
 
-class ImageNorm(nn.BatchNorm2d):
-    """Batch normalisation of images (B, 1, height, width) of one channel.
 
-    PyTorch's own gives a channel to one block of the GPU, which then does all the work alone.
+class ChannelNorm(nn.BatchNorm2d):
+    """Batch normalisation of images (B, channels, height, width).
+
+    On CUDA, PyTorch's own gives each channel to one block, and few channels leave most of the GPU idle: there the
+    statistics are taken by sums over the whole of it.
     """
 
-    def __init__(self) -> None:
-        super().__init__(1)
-
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise the images by all their numbers; at evaluation, by the running statistics."""
-        if not self.training:
+        """Normalise by the batch's statistics; at evaluation, by the running ones."""
+        if not (self.training and input.is_cuda):
             return super().forward(input)
+        return self.normalise(input)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Normalise by the batch's statistics, and let the running ones follow them."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        variance, mean = torch.var_mean(input, correction=0)
+        assert self.momentum is not None
+        variance, mean = torch.var_mean(images, IMAGE, correction=0)
         with torch.no_grad():
+            n = images.numel() // images.shape[1]
             self.num_batches_tracked += 1
-            unbiased = variance * (input.numel() / max(1, input.numel() - 1))
-            self.running_mean.lerp_(mean, 0.1)
-            self.running_var.lerp_(unbiased, 0.1)
-        return (input - mean) * (torch.rsqrt(variance + self.eps) * self.weight) + self.bias
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (n / max(1, n - 1)), self.momentum)
+        scale = torch.rsqrt(variance + self.eps) * self.weight
+        return torch.addcmul(_wide(self.bias - mean * scale), images, _wide(scale))
+
+
+def _wide(numbers: Tensor) -> Tensor:
+    """Return one number per channel so that it broadcasts over images."""
+    return numbers.view(1, -1, 1, 1)

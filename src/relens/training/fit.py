@@ -21,7 +21,7 @@ from relens.training.queries import TrainingQueries
 from relens.training.run import Ending, Run, isolated
 from relens.training.settings import TrainSettings
 
-CHECKPOINT_SECONDS = 60.0
+CHECKPOINT_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,81 @@
+"""``relens run``: from a graph to a report with one command."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relens.cli.compare import present
+from relens.cli.console import TerminalProgress, note
+from relens.cli.device import device_option, pick_device
+from relens.cli.options import jobs_option, json_option, models_option
+from relens.pipeline.plan import Plan, read_plan
+
+if TYPE_CHECKING:
+    from relens.training.journal import Record
+
+
+@click.command()
+@click.argument("source", metavar="[DATASET]", required=False)
+@models_option
+@click.option("--preset", help="Settings to start from: paper, best or demo.  [default: demo on a CPU, best on a GPU]")
+@click.option(
+    "--set", "changes", multiple=True, metavar="[MODEL.]KEY=VALUE",
+    help="Change a setting of one model, or of all that have it: --set rotate.dim=500.",
+)  # fmt: skip
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file with these options; see the manual.")
+@click.option("--run", "path", type=click.Path(path_type=Path), help="Where the run is kept.  [default: runs/DATASET]")
+@device_option
+@click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
+@jobs_option
+@click.option(
+    "--force", multiple=True, metavar="STAGE", help="Do a stage again: train, rank, search or report; or all of them."
+)
+@click.option("--report/--no-report", default=True, show_default=True, help="Write the report.")
+@click.option("--offline", is_flag=True, help="Never download the data set.")
+@json_option
+def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Train models on DATASET, rank, search weights, evaluate, and write a report.
+
+    DATASET is a name or a folder of TSV files; without one, the generated graph `patterns`. The same command goes on
+    where it stopped, and leaves alone what is complete and unchanged.
+    """
+    from relens.pipeline.execute import execute
+    from relens.pipeline.stages import STAGES
+
+    plan = _plan(source, options)
+    path = path or Path("runs") / Path(plan.dataset).name
+    device = pick_device(options["device"])
+    comparison = execute(
+        plan, path, device=device, jobs=options["jobs"], force=STAGES if "all" in force else force,
+        offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
+    )  # fmt: skip
+    present(comparison, False, "json" if as_json else "text", None)
+    where = shlex.quote(str(path))
+    if options["report"]:
+        note(f"report: {path / 'report' / 'index.html'}")
+    note(f"next: relens predict {where} --head NAME --relation NAME; relens serve {where}")
+
+
+def _plan(source: str | None, options: dict[str, Any]) -> Plan:
+    """Return the plan of a configuration file, changed by the options that were given."""
+    plan = read_plan(options["config"]) if options["config"] else Plan()
+    given = {
+        "dataset": source,
+        "models": tuple(options["models"]) or None,
+        "preset": options["preset"],
+        "seed": options["seed"],
+    }
+    plan = replace(plan, **{key: value for key, value in given.items() if value is not None})
+    return plan.with_changes(options["changes"])
+
+
+def show_training(name: str, record: "Record") -> None:
+    """Print a line for each validation."""
+    if record.mrr is not None and record.loss is not None:
+        note(
+            f"{name}: step {record.step:,}, loss {record.loss:.4f}, validation MRR {record.mrr:.4f}, "
+            f"{record.examples_per_second:,.0f} examples/s, {record.seconds:.0f} s"
+        )

@@ -1,0 +1,180 @@
+"""From a graph to a report: train, rank, search, evaluate, report; what is complete and unchanged is left alone."""
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from relens import __version__
+from relens.comparison import Comparison, compare
+from relens.data.catalog import load
+from relens.data.dataset import Dataset
+from relens.ensemble.fit import FitSettings
+from relens.errors import InputError, nearest
+from relens.files import read_json, write_json
+from relens.models import resolve_name, resolve_options
+from relens.pipeline.plan import Plan
+from relens.pipeline.stages import STAGES, Stage
+from relens.pipeline.training import Listener, train_model, train_side_by_side, trained_model
+from relens.progress import SILENT, Progress
+from relens.ranks.export import Ranker
+from relens.run import RECORD, Run
+from relens.training.presets import resolve
+from relens.training.settings import FIELDS, TrainSettings
+from relens.training.trained import TrainedModel
+
+COMPARISON = "comparison.json"
+
+
+def execute(
+    plan: Plan,
+    path: Path,
+    *,
+    device: Any,
+    jobs: int = 1,
+    force: Collection[str] = (),
+    offline: bool = False,
+    report: bool = True,
+    progress: Progress = SILENT,
+    listener: Listener = lambda name, record: None,
+) -> Comparison:
+    """Do what a plan says in the run at ``path``, and return how models and methods compare on test.
+
+    The same call goes on where an interrupted one stopped. A stage is done again where anything it is made from has
+    changed; a model with other settings is refused, as training may have taken hours.
+
+    Args:
+        plan: what to do.
+        path: of the run; it is made if it is not there.
+        device: torch device that models are trained and run on.
+        jobs: processes that train side by side on the CPU, and workers of the search.
+        force: stages to do again.
+        offline: never download the data set.
+        report: write the report, too.
+        progress: where to show it.
+        listener: is handed the records of training; it may be called in other processes.
+    """
+    _check_stages(force)
+    dataset = load(plan.dataset, offline=offline, progress=progress)
+    settings = settings_of(plan, dataset.name, on_cpu=device.type == "cpu")
+    run = open_or_create(path, dataset)
+    trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
+    ranked = Stage(run, "rank", {name: [model.result, model.fingerprint] for name, model in trained.items()})
+    if "rank" in force or not (ranked.complete and run.has_ranks("valid") and run.has_ranks("test")):
+        ranked.begin()
+        _rank(run, dataset, trained, device, progress)
+        ranked.done()
+    searched = Stage(run, "search", [ranked.digest, plan.methods, plan.seed, __version__])
+    if "search" in force or not (searched.complete and (run.path / COMPARISON).is_file()):
+        searched.begin()
+        _search(run, plan, jobs, progress)
+        searched.done()
+    if report:
+        _report(run, Stage(run, "report", searched.digest), "report" in force, progress)
+    return Comparison.from_json(read_json(run.path / COMPARISON, "comparison"))
+
+
+def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
+    """Return the settings of each model of a plan, by name; a change that no model understands is refused."""
+    preset = plan.preset or ("demo" if on_cpu else "best")
+    base = {name: _base_model(plan, name) for name in plan.models}
+    known = {name: {*FIELDS, *resolve_options(model, {})} for name, model in base.items()}
+    for text in plan.changes:
+        if not any(_key(text) in keys for keys in known.values()):
+            raise InputError(
+                f"{text!r} changes a setting that no model has; {nearest(_key(text), set().union(*known.values()))}"
+            )
+    return {
+        name: resolve(dataset, model, preset, [f"seed={plan.seed}", *_changes(plan, name, known[name])])
+        for name, model in base.items()
+    }
+
+
+def _base_model(plan: Plan, name: str) -> str:
+    """Return the model behind a name: the one that its change ``model=…`` says, or its namesake."""
+    own = (text.partition("=")[2].strip() for text in plan.model_changes.get(name, ()) if _key(text) == "model")
+    return resolve_name(next(own, name))
+
+
+def _changes(plan: Plan, name: str, known: Collection[str]) -> list[str]:
+    """Return the changes that concern a model, those for all before its own."""
+    shared = [text for text in plan.changes if _key(text) in known]
+    return shared + [text for text in plan.model_changes.get(name, ()) if _key(text) != "model"]
+
+
+def _key(change: str) -> str:
+    return change.partition("=")[0].strip()
+
+
+def open_or_create(path: Path, dataset: Dataset) -> Run:
+    """Open the run at a path, or make it; one of another data set is refused."""
+    if not (path / RECORD).is_file():
+        return Run.create(path, dataset.name)
+    run = Run.open(path)
+    if run.dataset != dataset.name:
+        raise InputError(f"{path} is a run on {run.dataset!r}, not on {dataset.name!r}: choose another with --run")
+    return run
+
+
+def _train(
+    run: Run,
+    plan: Plan,
+    dataset: Dataset,
+    settings: dict[str, TrainSettings],
+    device: Any,
+    jobs: int,
+    force: bool,
+    listener: Listener,
+) -> dict[str, TrainedModel]:
+    """Train what is not trained yet, and return all models by name."""
+    if force:
+        for name in settings:
+            run.forget_model(name)
+    missing = {name: asked for name, asked in settings.items() if trained_model(run, name, asked) is None}
+    if device.type == "cpu":
+        train_side_by_side(run, plan.dataset, missing, jobs=jobs, listener=listener)
+    else:
+        for name, asked in missing.items():
+            folder = run.model_path(name)
+            train_model(dataset, plan.dataset, asked, folder, device=device, log=partial(listener, name))
+    return {name: TrainedModel.open(run.model_path(name) / "trained") for name in settings}
+
+
+def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], device: Any, progress: Progress) -> None:
+    """Rank the validation and test queries with all models."""
+    ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
+    with Run.receive_ranks(run.path, dataset.name, force=True) as folder:
+        scales = ranker.fit_scales()
+        for split in ("valid", "test"):
+            ranker.pack(split, folder / split, scales, progress=progress)
+
+
+def _search(run: Run, plan: Plan, jobs: int, progress: Progress) -> None:
+    """Fit every method on validation, judge all on test, and keep weights and results."""
+    settings = FitSettings(seed=plan.seed)
+    found = compare(
+        run.ranks("valid"), run.ranks("test"), plan.methods, settings=settings, jobs=jobs, progress=progress
+    )
+    for name, weights in found.weights.items():
+        weights.save(run.weights_path(_file_name(name)))
+    write_json(run.path / COMPARISON, found.to_json())
+
+
+def _file_name(method: str) -> str:
+    """Return a method's name as the name of a file: ``dsc:input=rank`` becomes ``dsc+input-rank``."""
+    return method.replace(":", "+").replace(",", "+").replace("=", "-").replace(" (ensemble)", "+ensemble")
+
+
+def _report(run: Run, stage: Stage, force: bool, progress: Progress) -> None:
+    from relens.report import write_report
+
+    if force or not (stage.complete and (run.path / "report").is_dir()):
+        stage.begin()
+        write_report(run, run.path / "report", progress=progress)
+        stage.done()
+
+
+def _check_stages(names: Collection[str]) -> None:
+    for name in names:
+        if name not in STAGES:
+            raise InputError(f"unknown stage {name!r}; {nearest(name, STAGES)}")

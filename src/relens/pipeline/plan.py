@@ -1,0 +1,101 @@
+"""What a run is asked to do: data set, models and their settings, methods and seed; from options or a TOML file."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from relens.comparison import DEFAULT_SPECS
+from relens.errors import InputError, nearest
+
+MODELS = ("transe", "rotate", "house", "complex", "conve", "compgcn")
+"""The models of the paper, in its order."""
+DATASET = "patterns"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do.
+
+    Attributes:
+        dataset: a name, or a folder of TSV files.
+        models: names in the run; a name that is no model's is one of ``changes`` with a key ``model``.
+        preset: settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
+        changes: ``key=value`` texts for all models that have such a setting.
+        model_changes: ``key=value`` texts by the name of the model.
+        methods: what is compared, see ``relens.comparison.compare``.
+        seed: of everything random.
+    """
+
+    dataset: str = DATASET
+    models: tuple[str, ...] = MODELS
+    preset: str | None = None
+    changes: tuple[str, ...] = ()
+    model_changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    methods: tuple[str, ...] = DEFAULT_SPECS
+    seed: int = 0
+
+    def with_changes(self, texts: Iterable[str]) -> "Plan":
+        """Return the plan with settings changed: ``key=value`` for all models, ``model.key=value`` for one."""
+        changes, by_model = list(self.changes), {name: list(own) for name, own in self.model_changes.items()}
+        for text in texts:
+            key, equals, _ = text.partition("=")
+            model, dot, _ = key.partition(".")
+            if not (equals and key.strip()):
+                raise InputError(f"{text!r} changes no setting: expected key=value or model.key=value")
+            if not dot:
+                changes.append(text)
+            elif model not in self.models:
+                raise InputError(f"{text!r} changes a model that is not in the run; {nearest(model, self.models)}")
+            else:
+                by_model.setdefault(model, []).append(text.removeprefix(f"{model}."))
+        return replace(self, changes=tuple(changes), model_changes={name: tuple(own) for name, own in by_model.items()})
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan from a TOML file: keys of ``Plan``, ``set`` for changes, and a table of changes for each model.
+
+    For instance::
+
+        dataset = "wn18rr"
+        models = ["transe", "rotate"]
+        preset = "best"
+        set = { batch = 512 }
+        [rotate]
+        dim = 500
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} cannot be read as TOML: {error}") from error
+    plan = Plan()
+    tables = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict) and key != "set"}
+    for key, kind in _KINDS.items():
+        if key in values:
+            plan = replace(plan, **{key: _typed(path, key, values.pop(key), kind)})
+    changes = _texts(values.pop("set", {}))
+    if values:
+        key = next(iter(values))
+        raise InputError(f"{path}: unknown key {key!r}; {nearest(key, [*_KEYS, *plan.models])}")
+    plan = plan.with_changes(changes)
+    return plan.with_changes(f"{model}.{text}" for model, table in tables.items() for text in _texts(table))
+
+
+_KINDS: dict[str, type] = {"dataset": str, "models": list, "preset": str, "methods": list, "seed": int}
+_KEYS = (*_KINDS, "set")
+
+
+def _typed(path: Path, key: str, value: Any, kind: type) -> Any:
+    """Return a value as a plan holds it; one of another kind is refused."""
+    if kind is list and isinstance(value, list) and all(type(entry) is str for entry in value):
+        return tuple(value)
+    if kind is list or type(value) is not kind:
+        expected = {str: "a text", list: "a list of texts", int: "a whole number"}[kind]
+        raise InputError(f"{path}: {key} is {value!r}, expected {expected}")
+    return value
+
+
+def _texts(table: Mapping[str, Any]) -> list[str]:
+    """Return a TOML table as ``key=value`` texts."""
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in table.items()]

@@ -1,0 +1,94 @@
+"""Training the models of a run: one after the other on a GPU, side by side on the cores of a CPU."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from joblib import Parallel, delayed
+
+from relens.data.catalog import load
+from relens.data.dataset import Dataset
+from relens.data.filters import KnownAnswers
+from relens.errors import InputError
+from relens.run import Run
+from relens.training.checkpoint import remove_checkpoints
+from relens.training.fit import fit, new_model
+from relens.training.journal import Record
+from relens.training.ranking import mean_reciprocal_rank
+from relens.training.settings import TrainSettings
+from relens.training.trained import TrainedModel, save_trained
+
+Listener = Callable[[str, Record], None]
+"""Is handed the name of a model and a record of its log."""
+
+
+def trained_model(run: Run, name: str, settings: TrainSettings) -> TrainedModel | None:
+    """Return the model of that name if its training is complete; one with other settings is refused."""
+    folder = run.model_path(name)
+    if not (folder / "trained").is_dir():
+        return None
+    trained = TrainedModel.open(folder / "trained")
+    if trained.settings != settings:
+        changed = [key for key, value in settings.as_dict().items() if value != trained.settings.as_dict()[key]]
+        raise InputError(
+            f"{folder} was trained with other settings ({', '.join(changed)} differ): train it again with --force, or "
+            f"choose another run or name"
+        )
+    return trained
+
+
+def train_model(
+    dataset: Dataset,
+    source: str,
+    settings: TrainSettings,
+    folder: Path,
+    *,
+    device: Any,
+    log: Callable[[Record], None] = lambda record: None,
+) -> TrainedModel:
+    """Train a model in ``folder``, going on where an interrupted training was, and keep it there.
+
+    ``source`` is what the data set was asked for as; ``log`` is handed each record.
+    """
+    queries = dataset.queries("valid")
+    if not len(queries):
+        raise InputError(f"{dataset.name!r} has no validation triples, which choose the best parameters: hold some out")
+    known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
+    model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
+    result = fit(
+        model, dataset.train, settings, folder=folder, log=log,
+        validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
+    )  # fmt: skip
+    trained = save_trained(model, settings, result, dataset, source, folder / "trained")
+    remove_checkpoints(folder)
+    return trained
+
+
+def train_side_by_side(
+    run: Run, source: str, wanted: Mapping[str, TrainSettings], *, jobs: int, listener: Listener
+) -> None:
+    """Train several models on the CPU, ``jobs`` at a time, each with one thread.
+
+    Small models use one core well and two badly, and with one thread the result is the same for any number of jobs.
+    ``listener`` crosses to other processes.
+    """
+    calls = (
+        delayed(_train_with_one_thread)(run.path, name, source, settings.as_dict(), listener)
+        for name, settings in wanted.items()
+    )
+    Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)
+
+
+def _train_with_one_thread(
+    run_path: Path, name: str, source: str, settings: dict[str, Any], listener: Listener
+) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        folder = Run.open(run_path).model_path(name)
+        asked = TrainSettings.from_dict(settings)
+        train_model(load(source), source, asked, folder, device=torch.device("cpu"), log=partial(listener, name))
+    finally:
+        torch.set_num_threads(threads)
