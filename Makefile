@@ -2,14 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What `make test` installs beyond the core; the continuous integration adds lint and oracle.
+# What `make test` installs; the continuous integration adds oracle: other people's implementations to compare with.
 EXTRAS ?= all,test
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test lint clean
 
+# Six small models on the generated graph `patterns`, from training to the report: about two minutes on two cores.
 demo: $(STAMP)
-	$(BIN)/relens demo
+	$(BIN)/relens run patterns
 
 test: $(STAMP)-test
 	rm -f .coverage .coverage.*
@@ -33,7 +34,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): $(BIN)/python pyproject.toml constraints.txt
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[tpe,stacking]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[all]'
 	touch $@
 
 $(STAMP)-test: $(STAMP)

@@ -1,5 +1,9 @@
-"""What all tests share: no deadlines for Hypothesis (the first call of a kernel compiles it), and a tiny run."""
+"""What all tests share: no deadlines for Hypothesis (the first call of a kernel compiles it), and a tiny run.
 
+Where there is no GPU, Triton's kernels run in its interpreter; it has to be asked for before anything imports Triton.
+"""
+
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +12,8 @@ from hypothesis import settings
 
 from tests import simulated
 
+if not Path("/dev/nvidia0").exists():
+    os.environ["TRITON_INTERPRET"] = "1"
 settings.register_profile("relens", deadline=None)
 settings.load_profile("relens")
 

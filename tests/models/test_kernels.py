@@ -1,6 +1,4 @@
-"""The fused kernels against plain torch, on a GPU or in Triton's interpreter (``TRITON_INTERPRET=1``)."""
-
-import os
+"""The fused kernels against plain torch, on a GPU, or in Triton's interpreter where there is none."""
 
 import pytest
 import torch
@@ -10,9 +8,6 @@ from relens.models import fused
 pytest.importorskip("triton", reason="Triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="no GPU, and TRITON_INTERPRET is not 1"
-)
 
 # Queries, candidates as chunks × pool (None: all entities), complex coordinates: odd sizes around the tiles.
 SIZES = [
