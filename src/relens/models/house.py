@@ -68,8 +68,8 @@ class HousE(KGEModel):
         m, last = self.projections, self.relation.shape[1] - self.projections
         vectors = normalize(self.relation, dim=-1).transpose(1, 2)  # (R, c, V, k)
         strengths = (self.strength * self.block_strength.abs()).clamp(max=self.limit).transpose(2, 3)  # (R, 2, c, m)
-        heads = chain(vectors[:, :, last:].flip(2), strengths[:, 0])
-        tails = chain(vectors[:, :, :m], strengths[:, 1])
+        ends = torch.stack([vectors[:, :, last:].flip(2), vectors[:, :, :m]], dim=1)
+        heads, tails = chain(ends, strengths).unbind(1)
         reflectors = vectors[:, :, m:last].flip(2)
         reflect = chain(reflectors, reflectors.new_full(reflectors.shape[:-1], 2.0))
         # Heads are reflected, tails are reflected back.

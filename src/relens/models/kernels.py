@@ -4,6 +4,8 @@ Triton lays the last axis of a tile across the threads and keeps the first ones 
 therefore shaped so that what is summed over comes first: sums then need no exchange between threads.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -20,6 +22,8 @@ OWNED, WALKED, ACROSS = 16, 8, 128
 OWN_CANDIDATES = 16
 # Candidates per program, projected by tensor cores.
 PROJECTED = 64
+# Sizes of blocks whose matrix fits into a thread's registers, and threads that work in step.
+SMALL, WARP = (2, 4, 8), 32
 # Edges at a time, across their coordinates.
 EDGES = 8
 
@@ -236,6 +240,66 @@ def _block_gradient_kernel(
 
 
 @triton.jit
+def _small_block_kernel(
+    vector, matrices, group, table, ids, out, n_rows, n_ids, n_blocks,
+    size: tl.constexpr, lanes: tl.constexpr,
+):  # fmt: skip
+    # Small blocks: a thread owns a block, keeps its matrix in registers, and meets one candidate after the other.
+    b = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * lanes + tl.arange(0, lanes)
+    k = tl.arange(0, size)
+    i_in = i < n_blocks
+    width = n_blocks * size
+    at = i[None, :] * size + k[:, None]
+    m_at = (i[None, None, :] * size + k[None, :, None]) * size + k[:, None, None]  # transposed
+    m_at += tl.load(group + b) * n_blocks * size * size
+    m = tl.load(matrices + m_at, mask=i_in[None, None, :], other=0.0)
+    v = tl.load(vector + b * width + at, mask=i_in[None, :], other=0.0)
+    ids += b // n_rows * n_ids
+    for start in range(n_ids):
+        p = start + tl.arange(0, 1)  # an axis of one: without it the compiler spreads a block over several threads
+        x_at = tl.load(ids + p)[None, :, None] * width + at[:, None, :]
+        x = tl.load(table + x_at, mask=i_in[None, None, :], other=0.0)
+        difference = v[:, None, :] - tl.sum(m[:, :, None, :] * x[:, None, :, :], axis=0)
+        distance = tl.sum(tl.sqrt(tl.sum(difference * difference, axis=0)), axis=1)
+        tl.atomic_add(out + b * n_ids + p, distance, sem="relaxed")
+
+
+@triton.jit
+def _small_block_gradient_kernel(
+    vector, matrices, group, table, ids, gradient, of_vector, of_matrices, of_table, n_rows, n_ids, n_blocks,
+    size: tl.constexpr, lanes: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * lanes + tl.arange(0, lanes)
+    k = tl.arange(0, size)
+    i_in = i < n_blocks
+    width = n_blocks * size
+    at = i[None, :] * size + k[:, None]
+    m_at = (i[None, None, :] * size + k[None, :, None]) * size + k[:, None, None]  # transposed
+    m_at += tl.load(group + b) * n_blocks * size * size
+    m = tl.load(matrices + m_at, mask=i_in[None, None, :], other=0.0)
+    v = tl.load(vector + b * width + at, mask=i_in[None, :], other=0.0)
+    ids += b // n_rows * n_ids
+    of_v = tl.zeros((size, lanes), dtype=vector.dtype.element_ty)
+    of_m = tl.zeros((size, size, lanes), dtype=vector.dtype.element_ty)
+    for start in range(n_ids):
+        p = start + tl.arange(0, 1)
+        x_at = tl.load(ids + p)[None, :, None] * width + at[:, None, :]
+        x = tl.load(table + x_at, mask=i_in[None, None, :], other=0.0)
+        difference = v[:, None, :] - tl.sum(m[:, :, None, :] * x[:, None, :, :], axis=0)
+        square = tl.sum(difference * difference, axis=0)
+        g = tl.load(gradient + b * n_ids + p)[:, None]
+        unit = difference * (g * tl.rsqrt(tl.maximum(square, TINY)))[None, :, :]
+        of_v += tl.sum(unit, axis=1)
+        of_m += tl.sum(x[:, None, :, :] * unit[None, :, :, :], axis=2)
+        of_x = tl.sum(m[:, :, None, :] * unit[None, :, :, :], axis=1)
+        tl.atomic_add(of_table + x_at, -of_x, mask=i_in[None, None, :], sem="relaxed")
+    tl.store(of_vector + b * width + at, of_v, mask=i_in[None, :])
+    tl.atomic_add(of_matrices + m_at, -of_m, mask=i_in[None, None, :], sem="relaxed")
+
+
+@triton.jit
 def _product_sum_kernel(
     left, right, weight, left_id, right_id, order, start, stop, key, out, width,
     kind: tl.constexpr, depth: tl.constexpr, step: tl.constexpr,
@@ -342,11 +406,12 @@ def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tenso
     """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, P)."""
     _, n_rows, n_ids, _ = _sizes(vector, candidates, 0)
     n_blocks, size = matrices.shape[1:3]
-    out = vector.new_empty(len(vector), n_ids)
-    _block_kernel[len(vector), triton.cdiv(n_ids, PROJECTED)](
-        vector, matrices, group, table, candidates, out, n_rows, n_ids, n_blocks,
-        size=size, padded=max(16, triton.next_power_of_2(size)), tile=PROJECTED, precision=_precision(vector),
-    )  # fmt: skip
+    out = vector.new_zeros(len(vector), n_ids)
+    arguments = vector, matrices, group, table, candidates, out, n_rows, n_ids, n_blocks
+    if size in SMALL:
+        _small_block_kernel[len(vector), triton.cdiv(n_blocks, WARP)](*arguments, size=size, lanes=WARP, num_warps=1)
+    else:
+        _block_kernel[len(vector), triton.cdiv(n_ids, PROJECTED)](*arguments, **_tensor_cores(vector, size))
     return out
 
 
@@ -363,11 +428,25 @@ def block_gradients(
     _, n_rows, n_ids, _ = _sizes(vector, candidates, 0)
     n_blocks, size = matrices.shape[1:3]
     of_vector, of_matrices = torch.zeros_like(vector), torch.zeros_like(matrices)
-    _block_gradient_kernel[len(vector), triton.cdiv(n_ids, PROJECTED)](
-        vector, matrices, group, table, candidates, gradient, of_vector, of_matrices, of_table, n_rows, n_ids, n_blocks,
-        size=size, padded=max(16, triton.next_power_of_2(size)), tile=PROJECTED, precision=_precision(vector),
-    )  # fmt: skip
+    inputs = vector, matrices, group, table, candidates, gradient
+    arguments = *inputs, of_vector, of_matrices, of_table, n_rows, n_ids, n_blocks
+    if size in SMALL:
+        grid = len(vector), triton.cdiv(n_blocks, WARP)
+        _small_block_gradient_kernel[grid](*arguments, size=size, lanes=WARP, num_warps=1)
+    else:
+        grid = len(vector), triton.cdiv(n_ids, PROJECTED)
+        _block_gradient_kernel[grid](*arguments, **_tensor_cores(vector, size))
     return of_vector, of_matrices
+
+
+def _tensor_cores(vector: Tensor, size: int) -> dict[str, Any]:
+    """Return the constants of kernels that multiply blocks on tensor cores, which take sides of at least 16."""
+    return {
+        "size": size,
+        "padded": max(16, triton.next_power_of_2(size)),
+        "tile": PROJECTED,
+        "precision": _precision(vector),
+    }
 
 
 def product_sums(left: Tensor, right: Tensor, edges: Trilinear, roles: tuple[int, int, int], kind: int) -> Tensor:
