@@ -20,11 +20,20 @@ STAGES = (
     {"relens.ranks"},
     {"relens.ensemble"},
     {"relens.evaluation", "relens.significance", "relens.comparison", "relens.tables", "relens.run"},
+    {"relens.prediction"},
+    {"relens.report", "relens.serve"},
+    {"relens.pipeline"},
     {"relens.cli"},
     {"relens.__main__"},
 )
 CLI = len(STAGES) - 2
-WITH_TORCH = ("relens.models", "relens.training", "relens.ranks.export")
+WITH_TORCH = (
+    "relens.models",
+    "relens.training",
+    "relens.ranks.export",
+    "relens.pipeline.training",
+    "relens.pipeline.execute",
+)
 HEAVY = ("torch", "numba", "optuna", "sklearn", "numpy")
 MODULES = {
     ".".join(("relens", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path

@@ -12,6 +12,10 @@ from relens.errors import InputError, RelensError, nearest
 # verb -> (module, attribute, one-line help); the modules are imported only when the verb runs, so that
 # `relens --help` stays instant.
 VERBS: dict[str, tuple[str, str, str]] = {
+    "run": ("relens.cli.run", "run", "From a graph to a report: train, rank, search, evaluate."),
+    "report": ("relens.cli.report", "report", "Write the report of a run: one HTML file, and figures."),
+    "predict": ("relens.cli.predict", "predict", "Answer questions about the graph with the ensemble of a run."),
+    "serve": ("relens.cli.serve", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
     "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
     "train": ("relens.cli.train", "train", "Train a base model on a data set."),
     "rank": ("relens.cli.rank", "rank", "Rank a split's queries with the trained models of a run."),
@@ -21,6 +25,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
     "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),
     "demo": ("relens.cli.demo", "demo", "Ensemble simulated models; needs no data."),
+    "doctor": ("relens.cli.doctor", "doctor", "Show versions, devices, threads and caches."),
 }
 
 

@@ -11,6 +11,7 @@ from typing import get_args
 import click
 
 from relens.cli.console import TerminalProgress, emit, note
+from relens.cli.device import device_option, pick_device
 from relens.cli.options import jobs_option, json_option, models_option, run_argument
 from relens.cli.ranks_report import report
 from relens.data import catalog
@@ -21,8 +22,10 @@ from relens.evaluation import model_ranks
 from relens.files import write_text
 from relens.ranks.authors import Form, read_authors
 from relens.ranks.dense import Dense, Kind, check_shapes, pack_dense
-from relens.ranks.model_files import SPLITS
+from relens.ranks.model_files import SPLITS, check_models
 from relens.ranks.packed import PackedRanks
+from relens.ranks.pykeen_models import Missing, PykeenFolder
+from relens.ranks.scorers import pack_scorers
 from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
 from relens.run import RECORD, Run
 
@@ -175,6 +178,49 @@ def pack(
     report(run_path, jobs, as_json)
 
 
+@ranks.command("from-pykeen")
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--dataset", "data_name", required=True, help="What the models were trained on: a name, or a folder.")
+@run_option
+@click.option("--trust", is_flag=True, help="Load the pickles in DIR, which can run any code: you know who made them.")
+@click.option("--names", metavar="A,B,…", help="What to call the models.  [default: the names of the folders]")
+@click.option("--missing", type=click.Choice(get_args(Missing)), default="refuse", show_default=True,
+              help="Entities that a model was not trained with: refuse it, or rank them last.")  # fmt: skip
+@device_option
+@click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
+@memory_option
+@jobs_option
+@force_option
+@json_option
+def from_pykeen(
+    folders: tuple[Path, ...],
+    data_name: str,
+    run_path: Path,
+    trust: bool,
+    names: str | None,
+    missing: Missing,
+    device: str,
+    gaps: bool,
+    memory: int,
+    jobs: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Rank with trained PyKEEN models, all at once, and keep packed ranks in a run.
+
+    DIR is what PyKEEN's pipeline_result.save_to_directory writes. Entities and relations are matched by label. Known
+    answers of train, valid and test are left out.
+    """
+    by_name = _named_folders(folders, names)
+    dataset = catalog.load(data_name, progress=TerminalProgress())
+    found = {name: PykeenFolder.open(folder, dataset, missing=missing) for name, folder in by_name.items()}
+    chosen = pick_device(device)
+    scorers = {name: model.load(chosen, trust=trust) for name, model in found.items()}
+    with Run.receive_ranks(run_path, dataset.name, force=force) as stores:
+        pack_scorers(scorers, dataset, stores, gaps=gaps, memory_budget=memory, progress=TerminalProgress())
+    report(run_path, jobs, as_json)
+
+
 @ranks.command("show")
 @run_argument
 @jobs_option
@@ -234,6 +280,17 @@ def _named(arrays: tuple[str, ...]) -> dict[str, Path]:
             raise RanksError(f"two models are called {name!r}: rename or leave out one.")
         named[name] = Path(file)
     return named
+
+
+def _named_folders(folders: tuple[Path, ...], names: str | None) -> dict[str, Path]:
+    """Give each folder its name: those of ``--names`` in order, or its own."""
+    if names is None:
+        chosen = [folder.resolve().name for folder in folders]
+    else:
+        chosen = [name.strip() for name in names.split(",")]
+        if len(chosen) != len(folders):
+            raise click.UsageError(f"--names has {len(chosen)} names for {len(folders)} folders: expected one each")
+    return dict(zip(check_models(chosen), folders, strict=True))
 
 
 def _packed_or_none(run_path: Path, split: str) -> PackedRanks | None:

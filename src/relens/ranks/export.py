@@ -1,6 +1,7 @@
 """From trained models to packed ranks: queries stream through all models at once, no dense matrix reaches the disk."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,13 @@ from torch import Tensor
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.data.queries import Queries
-from relens.data.statistics import cardinality_classes
 from relens.models.base import KGEModel
 from relens.progress import SILENT, Progress
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import PackedRanks, Provenance
+from relens.ranks.packed import PackedRanks
 from relens.ranks.packing import Known, PackedBlock, fit_gap_scales, rank_dtype, scale_gaps
+from relens.ranks.scorers import pack_header
 from relens.ranks.store import PackWriter, load
 
-FILTER_SPLITS = ("train", "valid", "test")
 MEMORY_BUDGET = 2**30
 BYTES_PER_SCORE = 48
 """Scores, their order, ranks and masks, per model, query and candidate."""
@@ -37,9 +36,7 @@ class Ranker:
         self.models = {name: model.eval() for name, model in models.items()}
         self.dataset = dataset
         self.device = next(iter(models.values())).entity.device
-        everything = np.concatenate(list(dataset.splits.values()))
         self.known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-        self.cardinalities = cardinality_classes(everything, len(dataset.relations))
         self.block = max(1, memory_budget // (BYTES_PER_SCORE * len(models) * len(dataset.entities)))
 
     def fit_scales(self) -> npt.NDArray[np.float64]:
@@ -54,14 +51,7 @@ class Ranker:
         self, split: str, path: Path, gap_scales: npt.NDArray[np.float64] | None, *, progress: Progress = SILENT
     ) -> PackedRanks:
         """Rank a split's queries with all models, known answers left out, and keep the packed ranks at ``path``."""
-        header = PackHeader(
-            models=tuple(self.models),
-            relations=self.dataset.relations.labels,
-            queries=self.dataset.queries(split),
-            provenance=Provenance(self.dataset.name, self.dataset.fingerprint, split, FILTER_SPLITS),
-            gap_scales=gap_scales,
-            cardinalities=self.cardinalities,
-        )
+        header = pack_header(self.dataset, tuple(self.models), split, gap_scales)
         with (
             PackWriter.open(path, header, len(self.dataset.entities)) as writer,
             progress.task(f"ranking {split}", len(header.queries)) as advance,
@@ -87,14 +77,30 @@ class Ranker:
             yield block
             at += len(here)
 
-    @torch.no_grad()
     def _scores(self, queries: Queries) -> Tensor:
         """Return the scores of all candidates, (N, b, E) float32."""
-        anchor = torch.as_tensor(queries.anchor, device=self.device).long()
-        relation = torch.as_tensor(
-            queries.relation + len(self.dataset.relations) * queries.direction, device=self.device
-        ).long()
-        return torch.stack([model.score(model.encode(anchor, relation)).float() for model in self.models.values()])
+        return torch.stack([score_queries(model, queries) for model in self.models.values()])
+
+
+@dataclass(frozen=True)
+class ModelScorer:
+    """A model as a ``relens.ranks.scorers.Scorer``, to be packed beside models that are not relens' own."""
+
+    model: KGEModel
+
+    def score(self, queries: Queries) -> npt.NDArray[np.float32]:
+        """Return the scores of all candidates, (b, E)."""
+        scores: npt.NDArray[np.float32] = score_queries(self.model.eval(), queries).cpu().numpy()
+        return scores
+
+
+@torch.no_grad()
+def score_queries(model: KGEModel, queries: Queries) -> Tensor:
+    """Return the scores of all candidates of some queries, (b, E) float32, where the model is."""
+    device = model.entity.device
+    anchor = torch.as_tensor(queries.anchor, device=device).long()
+    relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()
+    return model.score(model.encode(anchor, relation)).float()
 
 
 @torch.no_grad()

@@ -1,0 +1,162 @@
+"""``relens predict``: questions about the graph, answered by the ensemble of a run."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from relens.cli.console import TerminalProgress, note
+from relens.cli.device import device_option, pick_device
+from relens.cli.options import json_option, output_option, run_argument, show
+from relens.files import whole_file
+from relens.prediction import KNOWN, Known, Predictions, Predictor
+from relens.tables import Column, Row, Table
+
+if TYPE_CHECKING:
+    from _csv import Writer
+
+COLUMNS = ("entity", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
+
+
+@click.command()
+@run_argument
+@click.option("--head", help="Ask for tails of this entity: its label or readable name.")
+@click.option("--tail", help="Ask for heads of this entity.")
+@click.option("--relation", help="The relation, by its label.")
+@click.option(
+    "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Ask all questions of a file: lines 'entity TAB relation TAB tail|head', or JSON objects with the keys "
+    "entity, relation, direction; .gz too.",
+)  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many answers.")
+@click.option(
+    "--known", type=click.Choice(KNOWN), default="mark", show_default=True,
+    help="Facts of the data set: mark shows them too and says which split has them, drop leaves them out.",
+)  # fmt: skip
+@click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
+@device_option
+@json_option
+@output_option
+def predict(
+    run_path: Path,
+    head: str | None,
+    tail: str | None,
+    relation: str | None,
+    file: Path | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Answer questions about the graph of RUN: the best tails for --head and --relation, or heads for --tail.
+
+    Each answer comes with its rank under the ensemble and the rank that every model with a weight gives it, other
+    known answers removed, as in the evaluation. The confidence says how often, on the validation queries of the same
+    group, the missing answer stood at that rank. A file of questions is answered in tab-separated lines, or in JSON
+    lines with --json.
+    """
+    _check_question(head, tail, relation, file)
+    predictor = Predictor.open(run_path, options["name"], pick_device(options["device"]))
+    top, known = options["top"], options["known"]
+    if file is not None:
+        _answer_file(predictor, file, top, known, as_json=as_json, output=output)
+        return
+    found = predictor.predict(head=head, tail=tail, relation=str(relation), top=top, known=known)
+    show([prediction_table(found, predictor)], "json" if as_json else "text", output, found.to_json())
+
+
+def _check_question(head: str | None, tail: str | None, relation: str | None, file: Path | None) -> None:
+    """Refuse more or less than one way of asking."""
+    if [head, tail, file].count(None) != 2:
+        raise click.UsageError("give one of --head, --tail and --queries: what is known of the fact you ask for")
+    if file is None and relation is None:
+        raise click.UsageError("give --relation: what the entity is asked about")
+    if file is not None and relation is not None:
+        raise click.UsageError("--relation belongs to --head and --tail: a file of --queries names its own")
+
+
+def prediction_table(found: Predictions, predictor: Predictor) -> Table:
+    """Show the answers of one query, the models' ranks beside them under their weights."""
+    voters = [(vote.model, vote.weight) for vote in found[0].votes] if found else []
+    named = any(answer.name for answer in found)
+    columns = (
+        Column("rank", "g"),
+        Column("answer", align="left"),
+        *([Column("name", align="left")] if named else []),
+        Column("known", align="left"),
+        Column("confidence if missing", ".0%"),
+        Column("score", ".4g"),
+        *(Column(f"{model} ×{weight:.2f}", ",g") for model, weight in voters),
+    )
+    rows = tuple(
+        Row(
+            (
+                answer.rank,
+                answer.entity,
+                *([answer.name] if named else []),
+                answer.known,
+                answer.confidence,
+                answer.score,
+                *(vote.rank for vote in answer.votes),
+            )
+        )
+        for answer in found
+    )
+    weights = predictor.weights
+    facts = {
+        "data set": predictor.dataset.name,
+        "weights": f"{weights.settings.get('method', 'ensemble')} on {weights.input}",
+        "candidates": f"{found.candidates:,}, known facts not counted",
+    }
+    notes = (
+        "under a model: its own rank of the answer; × its weight in this group",
+        "confidence: how often a missing answer stood here on validation; where none is missing, it means nothing",
+    )
+    return Table(found.question, columns, rows, facts, notes)
+
+
+def _answer_file(
+    predictor: Predictor, file: Path, top: int, known: Known, *, as_json: bool, output: Path | None
+) -> None:
+    """Stream the answers to all questions of a file."""
+    from relens.prediction.questions import read_questions
+
+    questions = read_questions(file, predictor)
+    answers = predictor.predict_many(questions, top=top, known=known, progress=TerminalProgress())
+    with _opened(output) as out:
+        if as_json:
+            for found in answers:
+                out.write(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
+        else:
+            _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers)
+    if output is not None:
+        note(f"wrote {output}")
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    """Yield stdout, or a file that appears when all is written."""
+    if output is None:
+        yield sys.stdout
+        return
+    with whole_file(output) as aside, aside.open("w", encoding="utf-8") as out:
+        yield out
+
+
+def _write_rows(writer: "Writer", answers: Iterable[Predictions]) -> None:
+    """Write a line per answer; votes are ``model:rank:weight``, separated by spaces."""
+    writer.writerow(COLUMNS)
+    for found in answers:
+        for answer in found:
+            votes = " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in answer.votes)
+            confidence = "" if answer.confidence is None else f"{answer.confidence:.4f}"
+            writer.writerow(
+                [
+                    found.anchor, found.relation, found.direction, answer.entity, answer.name or "",
+                    f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
+                ]
+            )  # fmt: skip

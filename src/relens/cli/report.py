@@ -1,0 +1,40 @@
+"""``relens report``: one HTML file that shows what a run found, and its figures."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.cli.options import json_option, run_argument
+from relens.run import Run
+
+
+@click.command()
+@run_argument
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
+    help="Where to write; an earlier report there is replaced.  [default: RUN/report]",
+)  # fmt: skip
+@click.option(
+    "--curves", is_flag=True,
+    help="Measure learning curves of the search (takes minutes); later reports show them too.",
+)  # fmt: skip
+@json_option
+def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> None:
+    """Write the report of RUN: index.html, which needs no other file and no network, and figures as PNG and SVG.
+
+    It compares all methods with intervals, shows the weights and the models' MRR relation by relation, training
+    curves, and statistics of the graph. What the run lacks is left out. A run that was not compared yet is compared
+    first, and the result kept in it.
+    """
+    from relens.report import write_report
+
+    run = Run.open(run_path)
+    page = write_report(run, folder or run.path / "report", curves=curves, progress=TerminalProgress())
+    figures = sorted(str(path) for path in (page.parent / "figures").iterdir())
+    if as_json:
+        emit_json({"run": str(run.path), "page": str(page), "figures": figures})
+    else:
+        emit(str(page))
+        note(f"open it in a browser: {shlex.quote(page.resolve().as_uri())}")

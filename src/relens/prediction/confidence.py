@@ -1,0 +1,96 @@
+"""Confidence: how often the missing answer stood at a place, on the validation queries of the group."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.ensemble.weights import EnsembleWeights
+from relens.prediction.standing import Place
+from relens.ranks.metrics import AnswerRanks
+from relens.ranks.packed import PackedRanks
+
+PLACES = 100
+"""Places that something is said about; further down answers are too rare to count."""
+
+SHRINKAGE = 5
+"""Validation queries that the share over all groups counts for beside a group's own."""
+
+LEAST = 5
+"""Validation queries of its own that a group needs before anything is said about it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Confidence:
+    """The share of validation queries whose answer stood at each of the first places, never rising, by group.
+
+    Queries with and without other known answers are counted apart: where a relation has one answer at most, finding
+    it says nothing about who comes next once it is known.
+
+    Attributes:
+        shares: (2, G, PLACES) float64, without and with other known answers; rows sum to at most 1.
+        queries: validation queries of each group, (2, G) int64.
+    """
+
+    shares: npt.NDArray[np.float64]
+    queries: npt.NDArray[np.int64]
+
+    @classmethod
+    def of_valid(cls, valid: PackedRanks, weights: EnsembleWeights, n_entities: int) -> Self | None:
+        """Count where the weights put the validation answers; None where the candidates were a sample."""
+        if valid.provenance.candidates != "all":
+            return None
+        if set(weights.models) < set(valid.models):
+            valid = valid.select_models(weights.models)
+        mine = weights.of_packed(valid)
+        answered = valid.n_candidates < n_entities
+        return cls.of_ranks(mine.answer_ranks(valid), mine.grouping.of(valid.queries), answered, len(mine.grouping))
+
+    @classmethod
+    def of_ranks(
+        cls, ranks: AnswerRanks, group: npt.NDArray[np.int32], answered: npt.NDArray[np.bool_], n_groups: int
+    ) -> Self:
+        """Count the places of Q answers.
+
+        Args:
+            ranks: where the answers stand, (Q,); in a tied block one is counted in equal parts at all places.
+            group: of each query, (Q,).
+            answered: whether the query has other known answers, (Q,).
+            n_groups: G.
+        """
+        parts = [_shares(ranks[chosen], group[chosen], n_groups) for chosen in (~answered, answered)]
+        queries = [np.bincount(group[chosen], minlength=n_groups) for chosen in (~answered, answered)]
+        return cls(np.stack(parts), np.stack(queries))
+
+    def of(self, group: int, answered: bool, place: Place) -> float | None:
+        """Return the share of a place, in a tied block the mean of its places; None where nothing can be said."""
+        end = place.ahead + place.tied + 1
+        if self.queries[int(answered), group] < LEAST or end > PLACES:
+            return None
+        return float(np.clip(self.shares[int(answered), group, place.ahead : end].mean(), 0.0, 1.0))
+
+
+def _shares(ranks: AnswerRanks, group: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.float64]:
+    """Return the share of each place by group, (G, PLACES), shrunk towards the share over all groups."""
+    part = 1 / (ranks.tied + 1)
+    change = np.zeros((n_groups, PLACES + 1))
+    np.add.at(change, (group, np.minimum(ranks.ahead, PLACES)), part)
+    np.add.at(change, (group, np.minimum(ranks.ahead + ranks.tied + 1, PLACES)), -part)
+    counts = np.cumsum(change[:, :PLACES], axis=1)
+    overall = counts.sum(axis=0) / max(1, len(ranks))
+    queries = np.bincount(group, minlength=n_groups)
+    shrunk = (counts + SHRINKAGE * overall) / (queries + SHRINKAGE)[:, None]
+    return np.array([never_rising(row) for row in shrunk]).reshape(n_groups, PLACES)
+
+
+def never_rising(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the closest sequence (in squares) that never rises: neighbours that rise are averaged; (k,)."""
+    blocks: list[tuple[float, int]] = []
+    for value in values.tolist():
+        total, length = value, 1
+        while blocks and blocks[-1][0] * length < total * blocks[-1][1]:
+            before, n_before = blocks.pop()
+            total, length = total + before, length + n_before
+        blocks.append((total, length))
+    return np.repeat([total / length for total, length in blocks], [length for _, length in blocks])

@@ -1,0 +1,233 @@
+"""The predictor: asks the ensemble of a run about its graph, with names in and names out."""
+
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.catalog import load
+from relens.data.dataset import Dataset
+from relens.data.queries import DIRECTIONS, Direction, Queries
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.prediction.confidence import Confidence
+from relens.prediction.facts import Facts
+from relens.prediction.names import Names, the_direction
+from relens.prediction.records import Prediction, Predictions, Vote
+from relens.prediction.scoring import Scorer
+from relens.prediction.standing import Place, Standing
+from relens.progress import SILENT, Progress
+from relens.run import Run
+
+if TYPE_CHECKING:
+    import torch
+
+Known = Literal["drop", "mark"]
+KNOWN: tuple[Known, Known] = ("drop", "mark")
+Question = tuple[str, str, str]
+"""Labels of the anchor and the relation, and the direction."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A query in ids; ``direction`` is 0 for tails, 1 for heads."""
+
+    anchor: int
+    relation: int
+    direction: int
+
+
+class Predictor:
+    """The models of a run, combined by its weights.
+
+    Attributes:
+        run: where models, weights and validation ranks are.
+        dataset: the graph.
+        weights: of each group.
+        scorer: the models; only those with a weight in a question asked so far are loaded.
+    """
+
+    def __init__(self, run: Run, dataset: Dataset, weights: EnsembleWeights, device: "torch.device | str") -> None:
+        self.run, self.dataset, self.weights = run, dataset, weights
+        self.scorer = Scorer(run, dataset, device)
+        self._names = Names(dataset)
+        self._facts = Facts.of_dataset(dataset)
+        self._shares = weights.normalised()  # (G, N)
+        place = {label: r for r, label in enumerate(weights.relations)}
+        self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
+
+    @classmethod
+    def open(cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str" = "cpu") -> Self:
+        """Open a run for questions.
+
+        Args:
+            run: a run with trained models, or its path.
+            weights: their name in the run; ``dsc`` by default, or the only ones there are.
+            device: where models run. Ranks equal those of the evaluation on the device the run was ranked on.
+        """
+        run = run if isinstance(run, Run) else Run.open(run)
+        found = EnsembleWeights.load(_weights_path(run, weights))
+        return cls(run, _graph(run, found), found, device)
+
+    def predict(
+        self, *, relation: str, head: str | None = None, tail: str | None = None, top: int = 10, known: Known = "mark"
+    ) -> Predictions:
+        """Return the best answers: tails where ``head`` is given, heads where ``tail`` is.
+
+        Args:
+            relation: its label.
+            head, tail: the entity asked about, one of the two; its label or readable name.
+            top: how many answers.
+            known: ``drop`` leaves facts of the data set out, ``mark`` shows them too and says which split has them.
+        """
+        _check(top, known)
+        asked = self._asked(head, tail, relation)
+        return self._predictions(asked, self._standings([asked])[0], top, known)
+
+    def predict_many(
+        self, queries: Iterable[Question], *, top: int = 10, known: Known = "mark", progress: Progress = SILENT
+    ) -> Iterator[Predictions]:
+        """Yield the best answers to each query (anchor, relation, direction), in order, a batch in memory at a time.
+
+        The arguments are those of ``predict``. Progress is shown where ``queries`` has a length.
+        """
+        _check(top, known)
+        shown, total = (progress, len(queries)) if isinstance(queries, Sized) else (SILENT, 0)
+        waiting = iter(queries)
+        with shown.task("predicting", total) as advance:
+            while batch := [self.resolve(*query) for query in islice(waiting, self.scorer.rows)]:
+                for asked, standing in zip(batch, self._standings(batch), strict=True):
+                    yield self._predictions(asked, standing, top, known)
+                advance(len(batch))
+
+    def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
+        """Return the rank of one answer, other known answers removed: what the evaluation calls its rank."""
+        asked = self._asked(head, tail, relation)
+        return self._standings([asked])[0].place(self._names.entity(answer)).rank
+
+    def resolve(self, anchor: str, relation: str, direction: str) -> _Asked:
+        """Return a query in ids, or say what is wrong with its names."""
+        if direction not in DIRECTIONS:
+            raise InputError(f"unknown direction {direction!r}: expected what is asked for, tail or head")
+        return _Asked(self._names.entity(anchor), self._names.relation(relation), DIRECTIONS.index(direction))
+
+    def _asked(self, head: str | None, tail: str | None, relation: str) -> _Asked:
+        direction = the_direction(head, tail)
+        return self.resolve(str(head if tail is None else tail), relation, DIRECTIONS[direction])
+
+    def _group(self, asked: _Asked) -> int:
+        return int(self._groups[asked.relation, asked.direction])
+
+    def _standings(self, batch: list[_Asked]) -> list[Standing]:
+        """Score up to ``scorer.rows`` queries, each with the models that have a weight in its group."""
+        table = self.weights.table[[self._group(asked) for asked in batch]]  # (b, N)
+        columns = np.array([(asked.anchor, asked.relation, asked.direction, 0, 0) for asked in batch]).T
+        queries = Queries.from_columns(columns)  # what is asked for has no answer and no triple
+        rows: list[list[npt.NDArray[np.float32]]] = [[] for _ in batch]
+        for model, of_model in zip(self.weights.models, table.T, strict=True):
+            asking = np.flatnonzero(of_model)
+            if len(asking):
+                scores = self.scorer.scores(model, queries[asking])
+                for position, row in zip(asking, scores, strict=True):
+                    rows[position].append(row)
+        return [self._standing(asked, np.stack(row)) for asked, row in zip(batch, rows, strict=True)]
+
+    def _standing(self, asked: _Asked, scores: npt.NDArray[np.float32]) -> Standing:
+        weights = self.weights.table[self._group(asked)]
+        scales = None if self.weights.gap_scales is None else self.weights.gap_scales[weights > 0]
+        known = np.fromiter(self._known(asked), dtype=np.int64)
+        return Standing(scores, known, weights[weights > 0], self.weights.input, scales)
+
+    def _known(self, asked: _Asked) -> dict[int, str]:
+        return self._facts.of(asked.anchor, asked.relation, asked.direction)
+
+    def _predictions(self, asked: _Asked, standing: Standing, top: int, known: Known) -> Predictions:
+        labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(asked)
+        split_of = self._known(asked)
+        answers = []
+        for entity, place in standing.best(top, with_known=known == "mark"):
+            split = split_of.get(entity)
+            answers.append(
+                Prediction(
+                    entity=labels[entity],
+                    name=names.get(labels[entity]),
+                    rank=place.rank,
+                    score=standing.score(entity),
+                    known=split,
+                    confidence=None if split else self._confident(group, bool(split_of), place),
+                    votes=self._votes(group, standing.model_ranks(entity)),
+                )
+            )
+        direction: Direction = DIRECTIONS[asked.direction]
+        relation = self.dataset.relations.labels[asked.relation]
+        return Predictions(labels[asked.anchor], relation, direction, standing.n_candidates, tuple(answers))
+
+    def _votes(self, group: int, ranks: list[float]) -> tuple[Vote, ...]:
+        weights = self._shares[group]
+        used = np.flatnonzero(weights)
+        votes = [Vote(self.weights.models[i], rank, float(weights[i])) for i, rank in zip(used, ranks, strict=True)]
+        return tuple(sorted(votes, key=lambda vote: -vote.weight))
+
+    def _confident(self, group: int, answered: bool, place: Place) -> float | None:
+        return None if self._confidence is None else self._confidence.of(group, answered, place)
+
+    @cached_property
+    def _confidence(self) -> Confidence | None:
+        if not self.run.has_ranks("valid"):
+            return None
+        try:
+            return Confidence.of_valid(self.run.ranks("valid"), self.weights, len(self.dataset.entities))
+        except (RanksError, WeightsError):  # ranks of other models or other data say nothing about these weights
+            return None
+
+
+def _check(top: int, known: str) -> None:
+    if top < 1:
+        raise InputError(f"top is {top}, expected at least 1: how many answers to return")
+    if known not in KNOWN:
+        raise InputError(f"unknown way {known!r} to treat known facts; {nearest(known, KNOWN)}")
+
+
+def _weights_path(run: Run, name: str | None) -> Path:
+    """Return the file of the weights asked for: by default ``dsc``, or the only ones there are."""
+    names = run.weights_names()
+    if not names:
+        raise WeightsError(f"{run.path} has no weights yet: search them with `relens search {run.path}`")
+    if name is None:
+        if "dsc" not in names and len(names) > 1:
+            raise WeightsError(f"{run.path} has the weights {', '.join(names)} and none called dsc: choose one of them")
+        name = "dsc" if "dsc" in names else names[0]
+    if name not in names:
+        raise WeightsError(f"{run.path} has no weights {name!r}; {nearest(name, names)}")
+    return run.weights_path(name)
+
+
+def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
+    """Load the data set that the models of the weights were trained on; the parameters stay on the disk."""
+    try:
+        from relens.training.trained import TrainedModel
+    except ImportError as error:
+        raise MissingExtraError("predicting with trained models", "train") from error
+    needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
+    missing = [model for model in needed if model not in run.model_names()]
+    if missing:
+        raise InputError(
+            f"{run.path} has weights of {', '.join(needed)}, but no trained model {missing[0]!r}: predictions need the "
+            f"models themselves, not their ranks alone. Train it with `relens train`, or choose other weights."
+        )
+    source = TrainedModel.open(run.model_path(needed[0]) / "trained").source
+    try:
+        dataset = load(source)
+    except DatasetError as error:
+        raise DatasetError(f"{run.path} was trained on {source!r}, which cannot be loaded here: {error}") from error
+    if dataset.fingerprint != weights.dataset[1]:
+        raise WeightsError(
+            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), {source!r} is now another "
+            f"graph ({dataset.fingerprint}): train, rank and search again, or put the old graph back"
+        )
+    return dataset

@@ -1,0 +1,60 @@
+"""Files of questions: tab-separated lines ``entity relation direction``, or JSON objects with those keys."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from relens.data.queries import DIRECTIONS
+from relens.data.tsv import read_lines
+from relens.errors import InputError, RelensError
+from relens.prediction.predictor import Predictor, Question
+
+FIELDS = ("entity", "relation", "direction")
+EXPECTED = f"{', '.join(FIELDS)} (what is asked for: {' or '.join(DIRECTIONS)})"
+
+
+def read_questions(path: Path, predictor: Predictor) -> list[Question]:
+    """Return all questions of a file, every name checked, or name the first line at fault."""
+    questions: list[Question] = []
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        question = _from_json(line, where) if line.startswith("{") else _from_tabs(line, where)
+        if question == FIELDS and not questions:
+            continue  # a heading
+        try:
+            predictor.resolve(*question)
+        except InputError as error:
+            raise type(error)(f"{where}: {error}") from None
+        questions.append(question)
+    if not questions:
+        raise InputError(f"{path} asks nothing: expected a line per question with {EXPECTED}")
+    return questions
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that hold something, numbered."""
+    try:
+        lines = read_lines(path)
+    except OSError as error:
+        raise RelensError(f"{path} cannot be read: {error.strerror or error}") from error
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def _from_tabs(line: str, where: str) -> Question:
+    values = line.split("\t")
+    if len(values) != len(FIELDS):
+        raise InputError(
+            f"{where}: found {len(values)} fields in {line!r}, expected three with tabs between: {EXPECTED}"
+        )
+    return values[0], values[1], values[2]
+
+
+def _from_json(line: str, where: str) -> Question:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not readable JSON ({error}); expected an object with {EXPECTED}") from error
+    missing = [field for field in FIELDS if not isinstance(value.get(field), str)]
+    if missing:
+        raise InputError(f"{where}: no text under {missing[0]!r} in {line}; expected an object with {EXPECTED}")
+    return value["entity"], value["relation"], value["direction"]

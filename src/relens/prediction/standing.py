@@ -1,0 +1,134 @@
+"""Standing: where the candidates of one query stand under the weights of its group, by the evaluation's own rules.
+
+The candidates are the entities that are not known answers. A known answer stands where it would stand as the answer
+of an evaluated query: among the candidates and itself, the other known answers removed. So known answers never move
+anybody else, and each has the rank that the evaluation gives it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.ensemble.inputs import ADVANTAGE_LIMIT, Input, cost_table
+from relens.ranks.packing import UNITS_PER_MEAN_GAP, scale_gaps
+
+
+class Place(NamedTuple):
+    """The candidates strictly ahead of an entity, and level with it."""
+
+    ahead: int
+    tied: int
+
+    @property
+    def rank(self) -> float:
+        """The mean rank of the tied block."""
+        return 1 + self.ahead + self.tied / 2
+
+
+class Standing:
+    """Where E entities stand in one query, n models having a weight.
+
+    Args:
+        scores: higher is better, (n, E) float32.
+        known: ids of the known answers, (m,).
+        weights: grid weights above 0, (n,) int64.
+        name: what the weights are applied to.
+        gap_scales: raw score difference of one unit of a gap, (n,); for input ``score``.
+    """
+
+    def __init__(
+        self,
+        scores: npt.NDArray[np.float32],
+        known: npt.NDArray[np.integer[Any]],
+        weights: npt.NDArray[np.int64],
+        name: Input = "rank",
+        gap_scales: npt.NDArray[np.float64] | None = None,
+    ) -> None:
+        self.scores, self.weights, self.name = scores, weights, name
+        self.known = np.zeros(scores.shape[1], dtype=bool)
+        self.known[known] = True
+        self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
+        self.doubled = _doubled_ranks(scores, self.known)
+        self.table = None if name == "score" else cost_table(name, scores.shape[1])
+        self.cost = self._cost()
+
+    @property
+    def n_candidates(self) -> int:
+        """How many entities are ranked, known answers not counted."""
+        return int(np.sum(~self.known))
+
+    def best(self, top: int, *, with_known: bool) -> list[tuple[int, Place]]:
+        """Return the ids and places of the best ``top`` entities, best first; of equals, the smaller sum, then id."""
+        chosen = _smallest(self.cost, ~self.known, top)
+        if with_known:
+            chosen = np.concatenate([chosen, _smallest(self.cost, self.known, top)])
+        placed = [(self.place(entity), entity) for entity in chosen.tolist()]
+        placed.sort(key=lambda pair: (pair[0].rank, self.cost[pair[1]], pair[1]))
+        return [(entity, place) for place, entity in placed[:top]]
+
+    def place(self, entity: int) -> Place:
+        """Return where an entity stands among the candidates, itself included, other known answers removed."""
+        rivals = ~self.known
+        rivals[entity] = False
+        if self.table is None:
+            gaps = scale_gaps(self.scores[:, rivals], self.scores[:, [entity]], self.gap_scales)
+            advantage = self.weights @ gaps.astype(np.int64)
+            return Place(int(np.sum(advantage > 0)), int(np.sum(advantage == 0)))
+        own = self.cost[entity]
+        # One more candidate makes ranks worse, if anything: who is behind without it stays behind.
+        rivals &= self.cost <= own
+        cost = self._cost_beside(entity, rivals) if self.known[entity] else self.cost[rivals]
+        return Place(int(np.sum(cost < own)), int(np.sum(cost == own)))
+
+    def model_ranks(self, entity: int) -> list[float]:
+        """Return each model's own rank of an entity, other known answers removed, n numbers."""
+        ranks: list[float] = (self.doubled[:, entity] / 2).tolist()
+        return ranks
+
+    def score(self, entity: int) -> float:
+        """Return the weighted mean of the input, higher is better.
+
+        For ``rank`` that is minus the mean rank; for a transform it runs from 0 (best) to -1; for ``score`` it is in
+        units of a model's mean score gap on validation.
+        """
+        unit = {"rank": 2, "score": UNITS_PER_MEAN_GAP}.get(self.name, ADVANTAGE_LIMIT)
+        return -float(self.cost[entity]) / unit / int(self.weights.sum())
+
+    def _cost(self) -> npt.NDArray[Any]:
+        """Return what the candidates are ordered by, (E,), less is better; whole numbers unless scores are weighed."""
+        if self.table is None:
+            costs: npt.NDArray[np.float64] = -(self.weights / self.gap_scales) @ self.scores.astype(np.float64)
+            return costs
+        return self._weighed(self.doubled)
+
+    def _cost_beside(self, entity: int, rivals: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return the costs of some candidates when a known answer is ranked among them."""
+        own, theirs = self.scores[:, [entity]], self.scores[:, rivals]
+        return self._weighed(self.doubled[:, rivals] + 2 * (own > theirs) + (own == theirs))
+
+    def _weighed(self, doubled: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        assert self.table is not None
+        costs: npt.NDArray[np.int64] = self.weights @ self.table[doubled].astype(np.int64)
+        return costs
+
+
+def _doubled_ranks(scores: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the doubled mean rank of each entity among the candidates and itself, (n, E)."""
+    doubled = np.empty(scores.shape, dtype=np.int64)
+    for row, ranks in zip(scores, doubled, strict=True):
+        ordered = np.sort(row[~known])
+        right = np.searchsorted(ordered, row, side="right")
+        left = np.searchsorted(ordered, row, side="left")
+        # Doubled: 2 · above + level + 1, itself being level; a known answer is not in the row, so it adds itself.
+        ranks[:] = 2 * (len(ordered) - right) + (right - left) + 1 + known
+    return doubled
+
+
+def _smallest(cost: npt.NDArray[Any], among: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int64]:
+    """Return the positions of the ``count`` smallest costs among some, in order; of equals, the first."""
+    positions = np.flatnonzero(among)
+    if len(positions) > count:
+        limit = np.partition(cost[positions], count - 1)[count - 1]
+        positions = positions[cost[positions] <= limit]
+    return positions[np.argsort(cost[positions], kind="stable")][:count]

@@ -1,0 +1,1 @@
+from relens.report.write import write_report as write_report

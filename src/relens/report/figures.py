@@ -1,0 +1,242 @@
+"""The figures of a report. Each function draws one and returns what the page shows, or None where there is nothing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.queries import DIRECTIONS
+from relens.ensemble.weights import EnsembleWeights
+from relens.evaluation import Evaluation
+from relens.report.curves import TRIALS, Curve
+from relens.report.material import Training
+from relens.report.relations import RelationRow
+from relens.report.style import ACCENT, FAINT, INK, MARKERS, RULE, SERIES, WIDTH, Drawing, keep, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LARGEST = 40
+"""Relations that a figure shows; the table has all."""
+ROW = 0.235
+"""Inches per row of labels."""
+_NUMBERS_UP_TO = 7
+"""Models beside each other whose cells have room for a number."""
+
+
+def draw_comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: str, folder: Path) -> Drawing:
+    """Draw the MRR of every model and method with its interval, the best single model as a line."""
+    from matplotlib.figure import Figure
+
+    n = len(evaluations)
+    figure = Figure(figsize=(WIDTH, 0.6 + 1.1 * ROW * n), layout="constrained")
+    axes = figure.subplots()
+    reference = next(e.overall.mrr for e in evaluations if e.name == best_single)
+    axes.axvline(reference, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    for y, evaluation in enumerate(evaluations):
+        colour = ACCENT if evaluation.name == ensemble else INK if evaluation.settings else FAINT
+        low, high = evaluation.interval
+        axes.plot([low, high], [y, y], color=colour, linewidth=1.8, solid_capstyle="round", zorder=2)
+        axes.plot(evaluation.overall.mrr, y, "o", color=colour, markersize=6, zorder=3)
+        axes.annotate(
+            f"{evaluation.overall.mrr:.4f}", (1.0, y), xycoords=("axes fraction", "data"), xytext=(8, 0),
+            textcoords="offset points", va="center", color=colour, fontsize=9,
+            fontweight="bold" if evaluation.name == ensemble else "normal",
+        )  # fmt: skip
+    _rows(axes, shortened([method_label(e.name) for e in evaluations], 40))
+    axes.set_xlabel("test MRR with 95 % interval; dashed: best single model on validation")
+    alt = "; ".join(f"{e.name} {e.overall.mrr:.4f}" for e in evaluations)
+    return keep(figure, "comparison", f"Test MRR with 95 % intervals: {alt}.", folder)
+
+
+def draw_weights(
+    dsc: tuple[str, EnsembleWeights], simple: EnsembleWeights | None, rows: Sequence[RelationRow], folder: Path
+) -> Drawing:
+    """Draw the weights as heat maps over relations and models, one for each direction; above them those of simple."""
+    from matplotlib.figure import Figure
+
+    name, weights = dsc
+    models, relations = weights.models, list(dict.fromkeys(row.relation for row in rows))[:LARGEST]
+    at = {(row.relation, row.direction): row for row in rows}
+    figure = Figure(figsize=(WIDTH, 1.0 + ROW * (len(relations) + 2)), layout="constrained")
+    gap = 0.6 if simple is not None else -1.0
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, direction in zip(panels, DIRECTIONS, strict=True):
+        if simple is not None:
+            _cells(axes, simple.normalised()[0], 0.0)
+        for y, relation in enumerate(relations):
+            row = at.get((relation, direction))
+            if row is not None:
+                _cells(axes, row.weights, y + 1 + gap)
+        axes.set_title(f"{direction} queries")
+        axes.set_xticks(range(len(models)), shortened(models, 14))
+        axes.tick_params(axis="x", top=False, bottom=False, labeltop=True, labelbottom=False, pad=1)
+        if not _narrow(models):
+            for label in axes.get_xticklabels():
+                label.set(
+                    rotation=40 if len(models) <= _NUMBERS_UP_TO else 90,
+                    rotation_mode="anchor",
+                    horizontalalignment="left",
+                )
+        axes.set_xlim(-0.5, len(models) - 0.5)
+        axes.grid(visible=False)
+        axes.spines["bottom"].set_visible(False)
+    ys = [y + 1 + gap for y in range(len(relations))]
+    labels = shortened(relations)
+    if simple is not None:
+        ys, labels = [0.0, *ys], ["simple: all relations", *labels]
+    axes = figure.axes[0]
+    axes.set_yticks(ys, labels)
+    axes.set_ylim(ys[-1] + 0.55, -0.55)
+    alt = f"Heat map of the weights of {name}: {len(relations)} relations by {len(models)} models, for each direction."
+    return keep(figure, "weights", alt, folder)
+
+
+def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float) -> None:
+    """Draw a row of cells, the darker the larger, with their numbers where there is room."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Rectangle
+
+    for x, weight in enumerate(weights.tolist()):
+        # Opacity, not a colour scale: the same on a light and on a dark page.
+        colour = to_rgba(ACCENT, 0.04 + 0.6 * weight)
+        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=colour, linewidth=0))
+        if len(weights) <= _NUMBERS_UP_TO:
+            text = f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else "·"
+            label = axes.text(x, y + 0.02, text, ha="center", va="center", fontsize=7.5)
+            label.set_in_layout(False)  # it is inside its cell, and measuring hundreds of them takes seconds
+
+
+def draw_relations(spread: Mapping[str, Any], ours: Mapping[str, float], folder: Path) -> Drawing:
+    """Draw the MRR of every model, and of the ensemble (``ours``, by relation), on the largest relations."""
+    from matplotlib.figure import Figure
+
+    models = spread["models"]
+    legend = shortened(models, 20)
+    models = spread["models"]
+    legend = shortened(models, 20)
+    ordered = sorted(spread["relations"].items(), key=lambda item: -item[1]["queries"])[:LARGEST]
+    figure = Figure(figsize=(WIDTH, 0.9 + ROW * len(ordered)), layout="constrained")
+    axes = figure.subplots()
+    ys = np.arange(len(ordered))
+    values = np.array([[entry["mrr"][model] for model in models] for _, entry in ordered])  # (rows, N)
+    axes.hlines(ys, values.min(axis=1), values.max(axis=1), color=RULE, linewidth=2.5, zorder=1)
+    for i in range(len(models)):
+        axes.plot(
+            values[:, i], ys, MARKERS[i % len(MARKERS)], color=SERIES[i % len(SERIES)], markersize=5.5,
+            linestyle="none", label=legend[i], alpha=0.9,
+        )  # fmt: skip
+    axes.plot(
+        [ours[label] for label, _ in ordered], ys, "D", color=INK, markerfacecolor="none", markeredgewidth=1.4,
+        markersize=4.5, linestyle="none", label="ensemble", zorder=4,
+    )  # fmt: skip
+    labels = shortened([label for label, _ in ordered])
+    _rows(axes, [f"{label} · {entry['queries']:,}" for label, (_, entry) in zip(labels, ordered, strict=True)])
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("test MRR, both directions; the number of test queries stands behind each relation")
+    _legend_above(figure, axes)
+    alt = f"Test MRR of {', '.join(models)} and the ensemble on each of the {len(ordered)} largest relations."
+    return keep(figure, "relations", alt, folder)
+
+
+def draw_training(trainings: Mapping[str, Training], folder: Path) -> Drawing | None:
+    """Draw loss and validation MRR against seconds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 3.1), layout="constrained")
+    axes = figure.subplots(1, 2)
+    drawn = False
+    legend = shortened(list(trainings), 20)
+    for i, training in enumerate(trainings.values()):
+        for panel, key in zip(axes, ("loss", "mrr"), strict=True):
+            points = [(r["seconds"], r[key]) for r in training.records if r.get(key) is not None]
+            if points:
+                drawn = True
+                panel.plot(*zip(*points, strict=True), color=SERIES[i % len(SERIES)], label=legend[i],
+                           marker=MARKERS[i % len(MARKERS)] if key == "mrr" else None, markersize=4)  # fmt: skip
+    if not drawn:
+        return None
+    axes[0].set_title("loss")
+    axes[1].set_title("validation MRR")
+    losses = [r["loss"] for t in trainings.values() for r in t.records if r.get("loss")]
+    if losses and min(losses) > 0 and max(losses) > 20 * min(losses):
+        axes[0].set_yscale("log")
+        axes[0].set_title("loss, logarithmic")
+    for panel in axes:
+        panel.set_xlabel("seconds")
+        panel.tick_params(axis="y", labelcolor=FAINT)
+    _legend_above(figure, axes[1])
+    alt = f"Loss and validation MRR of {', '.join(trainings)} while they were trained."
+    return keep(figure, "training", alt, folder)
+
+
+_LOOKS: dict[tuple[str, str], tuple[str, str]] = {
+    ("simple", "tpe"): (SERIES[1], "-"),
+    ("basic", "tpe"): (SERIES[3], "-"),
+    ("dsc", "tpe"): (SERIES[2], "-"),
+    ("simple", "sweep"): (FAINT, "-"),
+    ("dsc", "sweep"): (ACCENT, "-"),
+}
+_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
+
+
+def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
+    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(TRIALS), sharey=True)
+    positive = [s for curve in curves for s in curve.seconds if s > 0]
+    left, right = min(positive) / 1.5, max(positive) * 1.3
+    for axes, trials in zip(panels, TRIALS, strict=True):
+        for curve in curves:
+            if curve.trials in (0, trials):
+                seconds = np.maximum([*curve.seconds, right], left)
+                axes.step(
+                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=_LOOKS[curve.method, curve.searcher][0],
+                    linestyle=_DASHES[curve.workers], label=curve_label(curve),
+                )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(left, right)
+        axes.set_title(f"Q = {trials}")
+        axes.set_xlabel("seconds, logarithmic")
+        axes.tick_params(axis="y", labelcolor=FAINT)
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+    panels[0].set_ylabel("best validation MRR so far")
+    _legend_above(figure, panels[0], columns=4)
+    ends = "; ".join(f"{curve_label(c)}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
+    return keep(figure, "curves", f"Learning curves of the search. At the end: {ends}.", folder)
+
+
+def curve_label(curve: Curve) -> str:
+    """Return how figures and tables call a curve."""
+    workers = f", {curve.workers} workers" if curve.workers > 1 else ""
+    return f"{curve.method}, {curve.searcher}{workers}{' (replayed)' if curve.replayed else ''}"
+
+
+def method_label(name: str) -> str:
+    """Return a method's name as people read it: ``dsc:input=rank`` is ``dsc (input=rank)``."""
+    method, _, options = name.partition(":")
+    return f"{method} ({options.replace(',', ', ')})" if options else method
+
+
+def _rows(axes: "Axes", labels: Sequence[str]) -> None:
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+
+
+def _narrow(models: Sequence[str]) -> bool:
+    """Say whether the names fit beside each other."""
+    return max(map(len, models)) * len(models) <= 28
+
+
+def _legend_above(figure: "Figure", axes: "Axes", columns: int = 6) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), columnspacing=1.4, handletextpad=0.5
+    )

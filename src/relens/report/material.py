@@ -1,0 +1,141 @@
+"""What a report is made of: everything a run holds, gathered once; what it lacks is said in words."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from joblib import cpu_count
+
+from relens.comparison import Comparison, compare
+from relens.data.catalog import load
+from relens.data.dataset import Dataset
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError, RelensError
+from relens.evaluation import Evaluation, model_ranks
+from relens.files import read_json, write_json
+from relens.progress import SILENT, Progress
+from relens.ranks.metrics import mrr
+from relens.ranks.packed import PackedRanks
+from relens.run import Run
+from relens.training.journal import LOG, read_log
+
+COMPARISON = "comparison.json"
+_SAME = 1e-9
+"""Two MRRs of the same ranks agree far more closely than this, those of other ranks do not."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model of the run was trained: the records of its log, and its settings (empty where training goes on)."""
+
+    records: list[dict[str, Any]]
+    settings: dict[str, Any]
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report shows.
+
+    Attributes:
+        run: the run.
+        comparison: all methods and single models, judged on the test split.
+        valid, test: packed ranks of the models compared.
+        dataset: the graph; None where it is not at hand.
+        trainings: by model; empty for imported ranks.
+        missing: what the run lacks, a sentence each.
+    """
+
+    run: Run
+    comparison: Comparison
+    valid: PackedRanks
+    test: PackedRanks
+    dataset: Dataset | None
+    trainings: dict[str, Training]
+    missing: tuple[str, ...]
+
+    @property
+    def ensemble(self) -> str:
+        """The ensemble the report is about: ``dsc`` as relens fits it, or the last method compared."""
+        methods = list(self.comparison.weights)
+        return "dsc" if "dsc" in methods else next((n for n in reversed(methods) if _is(self, n, "dsc")), methods[-1])
+
+    def evaluation(self, name: str) -> Evaluation:
+        """Return the evaluation of a model or method."""
+        return next(evaluation for evaluation in self.comparison.evaluations if evaluation.name == name)
+
+    def weights_of(self, method: str) -> tuple[str, EnsembleWeights] | None:
+        """Return name and weights of the headline ensemble if it is of that method, or of the last one that is."""
+        names = [name for name in self.comparison.weights if _is(self, name, method)]
+        if not names:
+            return None
+        name = self.ensemble if self.ensemble in names else names[-1]
+        return name, self.comparison.weights[name].of_packed(self.test)
+
+
+def gather(run: Run, *, progress: Progress = SILENT) -> Material:
+    """Collect what a run holds; a run that was never compared is, and the comparison kept in it."""
+    valid, test = run.ranks("valid"), run.ranks("test")
+    comparison = _kept_comparison(run, test)
+    if comparison is None:
+        comparison = compare(valid, test, jobs=cpu_count(), progress=progress)
+        write_json(run.path / COMPARISON, comparison.to_json())
+    models = comparison.spread["models"]
+    if tuple(models) != test.models:
+        valid, test = valid.select_models(models), test.select_models(models)
+    trainings = {name: _training(run, name) for name in models if (run.path / "models" / name / LOG).is_file()}
+    dataset, without = _dataset(run, test)
+    missing = list(comparison.notes)
+    if not trainings:
+        missing.append("The run holds ranks but no trained models, so there are no training curves.")
+    if without:
+        missing.append(without)
+    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
+
+
+def _is(material: Material, name: str, method: str) -> bool:
+    return material.comparison.weights[name].settings.get("method") == method
+
+
+def _kept_comparison(run: Run, test: PackedRanks) -> Comparison | None:
+    """Return the comparison kept in the run; None where there is none to read, or where it is of other ranks."""
+    path = run.path / COMPARISON
+    if not path.is_file():
+        return None
+    try:
+        comparison = Comparison.from_json(read_json(path, "comparison"))
+    except (InputError, KeyError, TypeError, AttributeError):
+        return None  # of another version, or damaged: it follows from the ranks
+    best = comparison.best_single
+    recorded = next(evaluation for evaluation in comparison.evaluations if evaluation.name == best)
+    same_data = recorded.provenance == test.provenance and set(comparison.spread["models"]) <= set(test.models)
+    if not same_data or not comparison.weights:
+        return None
+    found = mrr(model_ranks(test, best).realistic)
+    return comparison if abs(found - recorded.overall.mrr) < _SAME else None
+
+
+def _training(run: Run, name: str) -> Training:
+    folder = run.model_path(name)
+    trained = folder / "trained" / "model.json"
+    record = read_json(trained, "trained model") if trained.is_file() else {}
+    return Training(read_log(folder / LOG), dict(record.get("settings", {})), dict(record.get("result", {})))
+
+
+def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
+    """Return the graph the ranks were made on if it is at hand, else a sentence that says what was tried."""
+    for source in _sources(run):
+        try:
+            dataset = load(source, offline=True)
+        except RelensError:
+            continue
+        if dataset.fingerprint == test.provenance.fingerprint:
+            return dataset, ""
+    return None, f"The data set {run.dataset!r} is not at hand, so its statistics are left out."
+
+
+def _sources(run: Run) -> list[str]:
+    """Return what the data set may be asked for as: what the models were trained on, then its name."""
+    records = sorted((run.path / "models").glob("*/trained/model.json"))
+    sources = [str(read_json(Path(path), "trained model").get("source", "")) for path in records]
+    return [source for source in dict.fromkeys([*sources, run.dataset]) if source]

@@ -1,0 +1,127 @@
+"""How figures look: one style, for paper and for the page, which shows them in its own colours, light or dark."""
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, FAINT, RULE, ACCENT = "#1c2127", "#68717b", "#d8dde2", "#0072b2"
+_VARIABLES = {INK: "var(--ink)", FAINT: "var(--faint)", RULE: "var(--rule)", ACCENT: "var(--accent)"}
+"""Colours that the page replaces by its own."""
+
+SERIES = (ACCENT, "#e08a00", "#009e73", "#cc6594", "#d55e00", "#4fa8dc")
+"""Told apart by people with any kind of colour vision (after Okabe and Ito); markers differ as well."""
+MARKERS = ("o", "s", "^", "v", "P", "X", "<")
+WIDTH = 8.0
+"""Inches; the page scales figures to its column."""
+
+_STYLE: Any = {
+    "axes.edgecolor": RULE,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.labelcolor": FAINT,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titlecolor": INK,
+    "figure.dpi": 72,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "relens",
+    "text.color": INK,
+    # A label is text, whatever it holds: a $ begins no formula.
+    "text.parse_math": False,
+    "xtick.color": RULE,
+    "xtick.labelcolor": FAINT,
+    "xtick.labelsize": 9,
+    "ytick.color": RULE,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 9,
+    "ytick.major.size": 0,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as the page shows it.
+
+    Attributes:
+        name: of its files.
+        alt: what there is to see, in words.
+        svg: an ``<svg>`` element in the page's colours.
+    """
+
+    name: str
+    alt: str
+    svg: str
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw inside in relens's style; outside, the process's is as it was."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # A label in a script the font lacks shows boxes in the PNG; in the SVG it is text, and readers have fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def keep(figure: "Figure", name: str, alt: str, folder: Path) -> Drawing:
+    """Write a figure as PNG and SVG below ``folder``, and return it as the page shows it."""
+    figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white", metadata={"Software": "relens"})
+    figure.set_layout_engine("none")  # what the first drawing laid out stays
+    text = StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Title": alt})
+    svg = text.getvalue()
+    root = svg.index(">", svg.index("<svg")) + 1
+    paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    (folder / f"{name}.svg").write_text(f"{svg[:root]}{paper}{svg[root:]}", encoding="utf-8")
+    return Drawing(name, alt, _for_page(svg, name))
+
+
+def _for_page(svg: str, name: str) -> str:
+    """Return the element alone, in the page's colours, its ids distinct from those of other figures."""
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+
+    def rewritten(tag: re.Match[str]) -> str:
+        text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", tag[0]).replace("xlink:href", "href")
+        if text.startswith("<svg"):
+            text = re.sub(r' (width|height|version)="[^"]*"', "", text).replace("<svg", '<svg aria-hidden="true"')
+        text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+        for colour, variable in _VARIABLES.items():
+            text = text.replace(colour, variable)
+        return text
+
+    # Tags alone: what stands between them are labels, which stay as they are.
+    return re.sub(r"<[^>]*>", rewritten, svg)
+
+
+def shortened(labels: Sequence[str], limit: int = 34) -> list[str]:
+    """Return labels that fit beside a figure and stay distinct; of a long one the beginning and, longer, the end."""
+    while True:
+        head, tail = limit // 3, limit - limit // 3 - 1
+        short = [label if len(label) <= limit else f"{label[:head]}…{label[-tail:]}" for label in labels]
+        if len(set(short)) == len(set(labels)):
+            return short
+        limit += 4

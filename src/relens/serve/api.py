@@ -1,0 +1,109 @@
+"""The JSON interface."""
+
+from itertools import takewhile
+from threading import Event
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi import Query as InUrl
+
+from relens import __version__
+from relens.prediction import Predictions as Found
+from relens.prediction import Predictor, Question
+from relens.serve.questions import LABEL_LIMIT, Batch, EntityQuery, Prediction, Predictions, PredictQuery, Query
+from relens.serve.refusals import Problem
+from relens.serve.view import View
+from relens.serve.worker import Worker
+
+REFUSED: dict[int | str, dict[str, Any]] = {
+    404: {"model": Problem, "description": "An unknown name; the closest ones come with it."},
+    422: {"model": Problem, "description": "A malformed request."},
+}
+SLOW: dict[int | str, dict[str, Any]] = {
+    503: {"model": Problem, "description": "Too many requests are in line."},
+    504: {"model": Problem, "description": "The prediction took too long."},
+}
+SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
+
+
+def look_ups(view: View, run: str) -> APIRouter:
+    """Return the requests that need no model: what is served, relations, entities, weights."""
+    router = APIRouter(prefix="/api", responses=REFUSED)
+
+    @router.get("/health", summary="What is served")
+    def health() -> dict[str, Any]:
+        weights, dataset = view.weights, view.dataset
+        return {
+            "status": "ok",
+            "relens": __version__,
+            "run": run,
+            "dataset": {"name": dataset.name, "fingerprint": dataset.fingerprint, **dataset.counts},
+            "models": weights.models,
+            "input": weights.input,
+            "grouping": weights.grouping.scheme,
+            "method": weights.settings.get("method"),
+        }
+
+    @router.get("/relations", summary="All relations: triples by split and cardinality class")
+    def relations() -> dict[str, Any]:
+        return {"relations": view.relations}
+
+    @router.get("/entities", summary="Entities whose label or name begins with, or contains, what was typed")
+    def entities(typed: Annotated[EntityQuery, InUrl()]) -> dict[str, Any]:
+        labels = view.dataset.entities.labels
+        found = view.entity_labels.matches(typed.prefix, typed.limit)
+        return {"entities": [view.entity(labels[number]) for number in found]}
+
+    @router.get("/entity", summary="One entity: its triples counted by relation, as head and as tail")
+    def entity(label: SomeLabel) -> dict[str, Any]:
+        return view.facts(view.known_entity(label))
+
+    @router.get("/weights", summary="How much each model counts, by relation and direction")
+    def weights(relation: SomeLabel | None = None) -> dict[str, Any]:
+        wanted = None if relation is None else view.known_relation(relation)
+        return {"models": view.weights.models, "groups": view.groups(wanted)}
+
+    return router
+
+
+def predictions(predictor: Predictor, view: View, worker: Worker) -> APIRouter:
+    """Return the requests that run models."""
+    router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
+
+    @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
+    async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
+        question = _question(view, asked)
+        return (await worker.run(lambda given_up: _answers(predictor, view, [question], asked, given_up)))[0]
+
+    @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
+    async def predict_batch(batch: Batch) -> dict[str, Any]:
+        questions = [_question(view, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
+        found = await worker.run(lambda given_up: _answers(predictor, view, questions, batch, given_up))
+        return {"predictions": found}
+
+    return router
+
+
+def _question(view: View, query: Query, where: str = "") -> Question:
+    """Return a query with the labels of the graph, or refuse it; ``where`` begins the message."""
+    relation = view.known_relation(query.relation, where)
+    return view.known_entity(query.anchor, where), relation, query.direction
+
+
+def _answers(
+    predictor: Predictor, view: View, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
+) -> list[dict[str, Any]]:
+    """Answer questions until nobody waits for the answers any more."""
+    found = predictor.predict_many(questions, top=asked.top, known=asked.known)
+    return [_answer(view, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
+
+
+def _answer(view: View, found: Found) -> dict[str, Any]:
+    return {
+        "anchor": view.entity(found.anchor),
+        "relation": found.relation,
+        "direction": found.direction,
+        "candidates": found.candidates,
+        "weights": view.shares(found.relation, found.direction),
+        "answers": found.to_records(),
+    }

@@ -1,0 +1,103 @@
+"""What every request passes before anything reads it, and every answer on its way out."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from relens.serve.limits import Limits
+from relens.serve.refusals import INTERNAL, RefusedError
+
+log = logging.getLogger(__name__)
+
+# No inline script or style and nothing from elsewhere, so that a label could do no harm even if it became markup.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class Guard:
+    """Middleware: the host a client asked for, the length of a body, security headers, no stack traces."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str] | None) -> None:
+        self.app, self.limits, self.hosts = app, limits, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        try:
+            headers = Headers(scope=scope)
+            self._check_host(headers.get("host", ""))
+            body = await self._read(headers, receive)
+            if body is not None:
+                await self.app(scope, _replayed(body, receive), guarded)
+        except RefusedError as refusal:
+            await refusal.response()(scope, receive, guarded)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if begun:
+                raise
+            await RefusedError(500, INTERNAL).response()(scope, receive, guarded)
+
+    def _check_host(self, host: str) -> None:
+        """Refuse a name that is not this service's: a page elsewhere may have pointed it at this machine."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if self.hosts is not None and name.strip("[]").lower() not in self.hosts:
+            raise RefusedError(421, f"this service answers to {' and '.join(sorted(self.hosts))}, not to another host")
+
+    async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
+        """Return the whole body; refuse one that is too long before it is read, None where the client has left."""
+        limit = self.limits.body_bytes
+        announced = headers.get("content-length", "0")
+        if not announced.isdigit() or int(announced[:20]) > limit:
+            raise _too_long(limit)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        raise _too_long(limit)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            seconds = self.limits.body_seconds
+            raise RefusedError(408, f"the body did not arrive within {seconds:g} s: send it again") from None
+
+
+def _too_long(limit: int) -> RefusedError:
+    return RefusedError(413, f"the body is longer than {limit:,} bytes: send fewer queries at a time")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that hands out a body read before, then whatever else the client sends."""
+    waiting = [body]
+
+    async def replay() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return replay

@@ -1,0 +1,126 @@
+"""What a client may ask and what it is told: the shapes of requests and answers, with their limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from relens.data.queries import Direction
+
+LABEL_LIMIT = 500
+TOP_LIMIT = 1000
+BATCH_LIMIT = 100
+ANSWERS_LIMIT = 10_000
+"""Queries of a batch times answers of each."""
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=LABEL_LIMIT)]
+Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, the best first.")]
+Known = Annotated[
+    Literal["drop", "mark"], Field(description="Leave known facts out, or mark them with the split they are in.")
+]
+
+
+class Query(BaseModel):
+    """A relation and one of its two sides."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    head: Label | None = Field(default=None, description="The head, where tails are asked for.")
+    tail: Label | None = Field(default=None, description="The tail, where heads are asked for.")
+    relation: Label
+
+    @model_validator(mode="after")
+    def _one_anchor(self) -> Self:
+        if (self.head is None) == (self.tail is None):
+            found = "neither" if self.head is None else "both"
+            raise ValueError(f"expected either head or tail, found {found}")
+        return self
+
+    @property
+    def anchor(self) -> str:
+        """The entity that is given."""
+        return self.head or self.tail or ""
+
+    @property
+    def direction(self) -> Direction:
+        """The side that is asked for."""
+        return "head" if self.head is None else "tail"
+
+
+class PredictQuery(Query):
+    """One query and how to answer it."""
+
+    top: Top = 10
+    known: Known = "mark"
+
+
+class Batch(BaseModel):
+    """Several queries, answered in order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    queries: list[Query] = Field(min_length=1, max_length=BATCH_LIMIT)
+    top: Top = 10
+    known: Known = "mark"
+
+    @model_validator(mode="after")
+    def _not_too_much(self) -> Self:
+        wanted = len(self.queries) * self.top
+        if wanted > ANSWERS_LIMIT:
+            raise ValueError(
+                f"{len(self.queries)} queries with {self.top} answers each make {wanted}, "
+                f"expected at most {ANSWERS_LIMIT}: ask for fewer at a time"
+            )
+        return self
+
+
+class EntityQuery(BaseModel):
+    """What has been typed of an entity's label."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prefix: Annotated[str, StringConstraints(max_length=LABEL_LIMIT)] = ""
+    limit: int = Field(default=12, ge=1, le=100)
+
+
+class Entity(BaseModel):
+    """An entity, with a readable name where the data set has one."""
+
+    label: str
+    name: str | None
+
+
+class Vote(BaseModel):
+    """What one model says about one answer."""
+
+    model: str
+    rank: int | float | None = Field(description="Where the model puts the answer; 1 is best.")
+    weight: int | float = Field(description="How much the model counts for this relation and direction.")
+
+
+class Answer(BaseModel):
+    """An entity that may complete the triple."""
+
+    entity: str
+    name: str | None
+    rank: int | float
+    score: float | None
+    known: str | None = Field(description="The split that holds the triple; null where it is not known.")
+    confidence: float | None
+    votes: list[Vote]
+
+
+class Prediction(BaseModel):
+    """The best answers to one query."""
+
+    anchor: Entity
+    relation: str
+    direction: Direction = Field(description="The side that was asked for.")
+    candidates: int
+    weights: dict[str, float] = Field(description="The share of each model; they sum to 1.")
+    answers: list[Answer]
+
+
+class Predictions(BaseModel):
+    """The answers to a batch, in its order."""
+
+    predictions: list[Prediction]

@@ -1,0 +1,96 @@
+"""How the service says no: a status, a message for people, and nothing about its insides."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from relens.errors import InputError
+
+SHOWN = 3
+PLAINLY = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such parameter",
+    "model_attributes_type": "expected a JSON object",
+}
+NO_JSON = "the body cannot be read as JSON"
+NO_OBJECT = "expected a JSON object, sent with Content-Type: application/json"
+# After 408 and 413 the rest of a body may still be on its way: nobody reads it.
+HEADERS_OF = {503: {"Retry-After": "1"}, 408: {"Connection": "close"}, 413: {"Connection": "close"}}
+INTERNAL = "the service failed at this request; whoever runs it finds the reason in its log"
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: str = Field(description="What was found, what was expected, what to do.")
+    closest: list[str] = Field(default=[], description="Names that resemble an unknown one.")
+
+
+class RefusedError(Exception):
+    """A request the service will not answer."""
+
+    def __init__(self, status: int, message: str, closest: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.status, self.message, self.closest = status, message, list(closest)
+
+    def response(self) -> JSONResponse:
+        """Return the answer that says so."""
+        content: dict[str, Any] = {"error": self.message, "closest": self.closest}
+        return JSONResponse(content, self.status, HEADERS_OF.get(self.status))
+
+
+def unknown(kind: str, label: str, closest: Sequence[str], where: str = "") -> RefusedError:
+    """Refuse a name the graph does not have, with the names that resemble it."""
+    hint = "did you mean " + " or ".join(map(repr, closest)) + "?" if closest else "nothing resembles it"
+    return RefusedError(404, f"{where}unknown {kind} {_shortened(label)!r}; {hint}", closest)
+
+
+def _shortened(label: str, limit: int = 80) -> str:
+    return label if len(label) <= limit else label[: limit - 1] + "…"
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Turn every kind of refusal into the same JSON object."""
+
+    async def refused(request: Request, error: Exception) -> JSONResponse:
+        del request
+        return _refusal(error).response()
+
+    for kind in (RefusedError, RequestValidationError, HTTPException, InputError):
+        app.add_exception_handler(kind, refused)
+
+
+def _refusal(error: Exception) -> RefusedError:
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, RequestValidationError):
+        return RefusedError(422, _complaints(error.errors()))
+    if isinstance(error, HTTPException):
+        if error.status_code == 400:  # FastAPI's word for a body that JSON's own parser gives up on
+            return RefusedError(422, NO_JSON)
+        nothing = "there is nothing here: /docs lists what there is"
+        return RefusedError(error.status_code, nothing if error.status_code == 404 else str(error.detail).lower())
+    return RefusedError(422, str(error))
+
+
+def _complaints(errors: Sequence[Any]) -> str:
+    """Say which part of a request is wrong and why; what was sent is not repeated, it may be anything."""
+    said = "; ".join(_complaint(error) for error in errors[:SHOWN])
+    left = len(errors) - SHOWN
+    return f"{said}; and {left} more" if left > 0 else said
+
+
+def _complaint(error: Any) -> str:
+    if error["type"] == "json_invalid":
+        return NO_JSON
+    # "query" and "body" say where FastAPI looked; a person knows.
+    place = ".".join(str(part) for part in error["loc"] if part not in ("query", "body"))
+    message = PLAINLY.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    if place:
+        return f"{_shortened(place)}: {message}"
+    return NO_OBJECT if error["type"] in PLAINLY else message

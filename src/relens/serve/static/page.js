@@ -1,0 +1,335 @@
+// The page: the question is in the address, so that "back" works and a link can be shared. Labels may hold anything;
+// they only ever become text.
+
+import { Combobox } from "/static/combobox.js";
+
+const TRAIL_LIMIT = 8;
+const SUGGESTIONS = 12;
+const RELATIONS_SHOWN = 200;
+const EXAMPLES = 6;
+const at = (id) => document.getElementById(id);
+const sides = [...document.getElementsByName("side")];
+let relations = [];
+let turn = 0;
+
+// ---- requests ------------------------------------------------------------------------------------------------
+
+async function ask(path, parameters = {}) {
+  let response;
+  try {
+    response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
+  } catch {
+    throw new Error("The service does not answer. Is it still running?");
+  }
+  const value = await response.json().catch(() => ({ error: `The service answered with status ${response.status}.` }));
+  if (!response.ok) throw Object.assign(new Error(value.error), { closest: value.closest ?? [] });
+  return value;
+}
+
+// ---- the question and the address ----------------------------------------------------------------------------
+
+// A question: {side: "tail" | "head" (what is asked for), anchor, relation, top, known, trail: [{side, anchor, relation}]}
+function fromAddress() {
+  const parameters = new URLSearchParams(location.search);
+  const side = parameters.has("tail") ? "head" : "tail";
+  const trail = parameters.getAll("step").map((step) => step.split("\t")).filter((parts) => parts.length === 3);
+  return {
+    side,
+    anchor: parameters.get(side === "tail" ? "head" : "tail") ?? "",
+    relation: parameters.get("relation") ?? "",
+    top: parameters.get("top") ?? "10",
+    known: parameters.get("known") ?? "mark",
+    trail: trail.slice(-TRAIL_LIMIT).map(([from, anchor, relation]) => ({ side: from, anchor, relation })),
+  };
+}
+
+function toAddress({ side, anchor, relation, top, known, trail }) {
+  const parameters = new URLSearchParams();
+  if (anchor) parameters.set(side === "tail" ? "head" : "tail", anchor);
+  if (relation) parameters.set("relation", relation);
+  if (top !== "10") parameters.set("top", top);
+  if (known !== "mark") parameters.set("known", known);
+  for (const step of trail.slice(-TRAIL_LIMIT)) {
+    parameters.append("step", [step.side, step.anchor, step.relation].join("\t"));
+  }
+  return parameters.size ? `/?${parameters}` : "/";
+}
+
+function fromForm() {
+  const { trail } = fromAddress();
+  return {
+    side: sides.find((radio) => radio.checked).value,
+    anchor: at("entity").value.trim(),
+    relation: at("relation").value.trim(),
+    top: at("top").value,
+    known: at("known").checked ? "mark" : "drop",
+    trail,
+  };
+}
+
+function toForm({ side, anchor, relation, top, known }) {
+  for (const radio of sides) radio.checked = radio.value === side;
+  at("entity").value = anchor;
+  at("relation").value = relation;
+  at("top").value = top;
+  if (!at("top").value) at("top").value = "10";
+  at("known").checked = known !== "drop";
+  nameTheField();
+}
+
+function nameTheField() {
+  const side = sides.find((radio) => radio.checked).value;
+  document.querySelector("label[for=entity]").textContent = side === "tail" ? "Head" : "Tail";
+}
+
+function go(question) {
+  const address = toAddress(question);
+  if (address !== location.pathname + location.search) history.pushState(null, "", address);
+  return show();
+}
+
+// ---- showing -------------------------------------------------------------------------------------------------
+
+async function show() {
+  const mine = ++turn;
+  const question = fromAddress();
+  toForm(question);
+  showTrail(question);
+  at("message").hidden = true;
+  at("welcome").hidden = Boolean(question.anchor || question.relation);
+  if (!question.anchor) at("facts").hidden = true;
+  if (!question.anchor || !question.relation) at("result").hidden = true;
+  document.title = question.anchor ? `${sentence(question)} · relens` : "relens";
+  if (!question.anchor) return;
+  at("result").classList.add("stale");
+  const slow = setTimeout(() => (at("status").textContent = "Asking the models …"), 300);
+  try {
+    const wanted = [ask("/api/entity", { label: question.anchor })];
+    if (question.relation) wanted.push(ask("/api/predict", toParameters(question)));
+    const [facts, prediction] = await Promise.all(wanted);
+    if (mine !== turn) return;
+    showFacts(facts, question);
+    if (prediction) showPrediction(prediction, question);
+  } catch (error) {
+    if (mine === turn) showError(error, question);
+  } finally {
+    clearTimeout(slow);
+    if (mine === turn) {
+      at("status").textContent = "";
+      at("result").classList.remove("stale");
+    }
+  }
+}
+
+function toParameters({ side, anchor, relation, top, known }) {
+  return { [side === "tail" ? "head" : "tail"]: anchor, relation, top, known };
+}
+
+function sentence({ side, anchor, relation }) {
+  const middle = relation || "…";
+  return side === "tail" ? `${anchor} → ${middle} → ?` : `? → ${middle} → ${anchor}`;
+}
+
+function element(name, { text, ...attributes } = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+// A link that the page follows itself; a new tab works too.
+function step(question, text, attributes = {}) {
+  const link = element("a", { href: toAddress(question), text, ...attributes });
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(question);
+  });
+  return link;
+}
+
+function showTrail(question) {
+  const list = element("ol");
+  question.trail.forEach((past, place) => {
+    const back = { ...question, ...past, trail: question.trail.slice(0, place) };
+    list.append(element("li", {}, step(back, sentence(past))));
+  });
+  at("trail").replaceChildren(list);
+  at("trail").hidden = question.trail.length === 0;
+}
+
+function showError(error, question) {
+  at("result").hidden = at("facts").hidden = true;
+  const known = new Set(relations.map((relation) => relation.label));
+  const links = (error.closest ?? []).map((label) => {
+    const wrongRelation = question.relation && !known.has(question.relation);
+    return step({ ...question, [wrongRelation ? "relation" : "anchor"]: label }, label, { class: "chip" });
+  });
+  at("message").replaceChildren(element("span", { text: error.message }), ...links);
+  at("message").hidden = false;
+}
+
+// What the graph says about the entity: each relation it occurs with is a question to ask next.
+function showFacts(facts, question) {
+  at("facts-title").textContent = `${facts.name ?? facts.label} in the graph`;
+  const lines = [["tail", "as head", facts.as_head], ["head", "as tail", facts.as_tail]].map(([side, title, counts]) => {
+    const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, count }) => {
+      const current = question.side === side && question.relation === relation ? "true" : undefined;
+      const next = { ...question, side, relation };
+      const chip = step(next, undefined, { class: "chip", "aria-current": current });
+      chip.append(relation, " ", element("small", { text: count.toLocaleString("en") }));
+      return chip;
+    });
+    const none = element("span", { class: "quiet", text: "never" });
+    return element("div", { class: "chips" }, element("span", { class: "quiet", text: title }), ...(chips.length ? chips : [none]));
+  });
+  at("facts-list").replaceChildren(...lines);
+  at("facts").hidden = false;
+}
+
+function showPrediction(prediction, question) {
+  const { anchor, relation, direction, candidates, answers, weights } = prediction;
+  const shown = { side: direction, anchor: anchor.name ?? anchor.label, relation };
+  at("result-title").textContent = sentence(shown);
+  const models = Object.keys(weights);
+  at("result-note").textContent =
+    `${answers.length ? `The best ${answers.length}` : "No answer"} of ${candidates.toLocaleString("en")} candidates` +
+    (question.known === "drop" ? ", known facts left out." : ".");
+  const confident = answers.some((answer) => answer.confidence !== null);
+  at("answers").tHead.replaceChildren(head(models, weights, confident));
+  at("answers").tBodies[0].replaceChildren(
+    ...answers.map((answer) => row(answer, { question, models, weights, candidates, confident })),
+  );
+  at("answers").hidden = at("reading").hidden = answers.length === 0;
+  at("reading-confidence").hidden = !confident;
+  at("result").hidden = false;
+}
+
+function percent(share) {
+  if (share > 0 && share < 0.001) return "< 0.1 %";
+  return `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
+}
+
+function head(models, weights, confident) {
+  const cells = [element("th", { scope: "col", class: "rank", text: "#" }), element("th", { scope: "col", text: "answer" })];
+  if (confident) cells.push(element("th", { scope: "col", class: "confidence", text: "confidence" }));
+  models.forEach((model, place) => {
+    const share = element("span", { class: "share", text: percent(weights[model]) });
+    cells.push(element("th", { scope: "col", class: `vote model-${place % 8}` }, element("span", { text: model }), " ", share));
+  });
+  return element("tr", {}, ...cells);
+}
+
+function row(answer, context) {
+  const { question, models, confident } = context;
+  const cells = [element("td", { class: "rank", text: answer.rank }), element("th", { scope: "row", class: "answer" })];
+  const link = walk(answer, question);
+  cells[1].append(link);
+  if (answer.name) cells[1].append(element("small", { class: "quiet", text: answer.entity }));
+  if (answer.known) cells[1].append(element("span", { class: "known", text: `known: ${answer.known}` }));
+  if (confident) {
+    const text = answer.confidence === null ? "–" : percent(answer.confidence);
+    cells.push(element("td", { class: "confidence", text, "data-name": "confidence" }));
+  }
+  const votes = new Map(answer.votes.map((vote) => [vote.model, vote]));
+  models.forEach((model, place) => cells.push(vote(votes.get(model), model, place, context)));
+  return element("tr", { class: answer.known ? "is-known" : undefined }, ...cells);
+}
+
+// The bar of a vote: rank 1 fills it, the last rank leaves it empty, on a logarithmic scale.
+function vote(cast, model, place, { weights, candidates }) {
+  const share = weights[model];
+  const cell = element("td", { class: `vote model-${place % 8}`, "data-name": `${model} ${percent(share)}` });
+  if (!cast || cast.rank === null || share === 0) {
+    cell.append(element("span", { class: "quiet", text: "–", title: `${model} does not count here` }));
+    return cell;
+  }
+  const length = candidates > 1 ? 1 - Math.log(cast.rank) / Math.log(candidates) : 1;
+  const bar = element("span", { class: "bar" });
+  bar.style.width = `${Math.max(2, 100 * length)}%`;
+  bar.style.height = `${3 + 13 * share}px`;
+  const track = element("span", { class: "track", title: `${model}: rank ${cast.rank}, weight ${percent(share)}` }, bar);
+  cell.append(element("span", { class: "number", text: cast.rank.toLocaleString("en") }), track);
+  return cell;
+}
+
+// ---- walking -------------------------------------------------------------------------------------------------
+
+function walk(answer, question) {
+  const { side, anchor, relation } = question;
+  const next = { ...question, side: "tail", anchor: answer.entity, trail: [...question.trail, { side, anchor, relation }] };
+  const link = element("a", { href: toAddress(next), text: answer.name ?? answer.entity });
+  link.addEventListener("click", async (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    await go(await fitting(next));
+    at("result-title").focus();
+  });
+  return link;
+}
+
+// The answer becomes the new head. A relation it never had as a head would be a poor question: take its most frequent one.
+async function fitting(question) {
+  const facts = await ask("/api/entity", { label: question.anchor }).catch(() => null);
+  if (!facts || facts.as_head.some(({ relation }) => relation === question.relation)) return question;
+  if (facts.as_head.length) return { ...question, relation: facts.as_head[0].relation };
+  if (facts.as_tail.length) return { ...question, side: "head", relation: facts.as_tail[0].relation };
+  return question;
+}
+
+// ---- beginning -----------------------------------------------------------------------------------------------
+
+async function suggestEntities(typed) {
+  const { entities } = await ask("/api/entities", { prefix: typed.trim(), limit: SUGGESTIONS }).catch(() => ({ entities: [] }));
+  return entities.map(({ label, name }) => ({ value: label, text: name ?? label, note: name ? label : "" }));
+}
+
+async function suggestRelations(typed) {
+  const wanted = typed.trim().toLowerCase();
+  const place = ({ label }) => label.toLowerCase().indexOf(wanted);
+  const fits = relations.filter((relation) => place(relation) >= 0);
+  fits.sort((a, b) => (place(a) > 0) - (place(b) > 0));
+  return fits.slice(0, RELATIONS_SHOWN).map((relation) => ({
+    value: relation.label,
+    text: relation.label,
+    note: [relation.class, `${relation.train.toLocaleString("en")} triples`].filter(Boolean).join(", "),
+  }));
+}
+
+function askIfComplete() {
+  const question = fromForm();
+  if (question.anchor && question.relation) go(question);
+  else at(question.anchor ? "relation" : "entity").focus();
+}
+
+function begin() {
+  new Combobox(at("entity"), suggestEntities, askIfComplete);
+  new Combobox(at("relation"), suggestRelations, askIfComplete);
+  at("question").addEventListener("submit", (event) => {
+    event.preventDefault();
+    askIfComplete();
+  });
+  for (const radio of sides) radio.addEventListener("change", nameTheField);
+  for (const id of ["top", "known"]) {
+    at(id).addEventListener("change", () => fromForm().anchor && fromForm().relation && go(fromForm()));
+  }
+  addEventListener("popstate", show);
+}
+
+async function introduce() {
+  const [health, found] = await Promise.all([ask("/api/health"), ask("/api/relations")]);
+  relations = found.relations;
+  const { dataset, models } = health;
+  at("served").textContent =
+    `${health.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
+    `${models.length} models`;
+  const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, example }) => {
+    const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, trail: [] };
+    return step(question, sentence(question), { class: "chip" });
+  });
+  at("examples").replaceChildren(...examples);
+}
+
+begin();
+introduce().then(show, showError);

@@ -1,0 +1,113 @@
+"""What the service can say about a graph and its ensemble without running a model."""
+
+from typing import Any
+
+import numpy as np
+
+from relens.data.dataset import Dataset, Vocabulary
+from relens.data.queries import DIRECTIONS, HEAD, TAIL
+from relens.data.statistics import cardinality_classes
+from relens.ensemble.weights import EnsembleWeights
+from relens.serve.labels import LabelIndex
+from relens.serve.refusals import SHOWN, RefusedError, unknown
+
+
+class View:
+    """A data set and the weights of its ensemble, ready to be looked up by label."""
+
+    def __init__(self, dataset: Dataset, weights: EnsembleWeights) -> None:
+        self.dataset, self.weights = dataset, weights
+        self.entity_labels = LabelIndex(dataset.entities.labels, dataset.names)
+        self._relation_labels = LabelIndex(dataset.relations.labels)
+        self._triples = np.concatenate(list(dataset.splits.values()))  # (n, 3) head, relation, tail
+        self._shares = weights.normalised()  # (G, N)
+        self._place = {label: place for place, label in enumerate(weights.relations)}
+        self.relations = self._relations()
+
+    def known_entity(self, typed: str, where: str = "") -> str:
+        """Return the label of an entity by its label or, where just one has it, by its name, whatever the case.
+
+        Others are refused; ``where`` begins the message.
+        """
+        if typed in self.dataset.entities:
+            return typed
+        found = [self.dataset.entities.labels[number] for number in self.entity_labels.exactly(typed)]
+        if len(found) > 1:
+            message = f"{where}{len(found)} entities are called so: give the label of one of them"
+            raise RefusedError(422, message, found[:SHOWN])
+        if not found:
+            raise unknown("entity", typed, self.entity_labels.closest(typed), where)
+        return found[0]
+
+    def known_relation(self, label: str, where: str = "") -> str:
+        """Return the label of a relation, or refuse one that the graph does not have."""
+        if label not in self.dataset.relations:
+            raise unknown("relation", label, self._relation_labels.closest(label), where)
+        return label
+
+    def entity(self, label: str) -> dict[str, str | None]:
+        """Return an entity's label and, where there is one, its readable name."""
+        return {"label": label, "name": self.dataset.names.get(label)}
+
+    def facts(self, label: str) -> dict[str, Any]:
+        """Count the triples of an entity by relation, as head and as tail, the most frequent first."""
+        number = self.dataset.entities.id_of(label)
+        return {
+            **self.entity(label),
+            "as_head": self._counts(self._triples[self._triples[:, 0] == number, 1]),
+            "as_tail": self._counts(self._triples[self._triples[:, 2] == number, 1]),
+        }
+
+    def shares(self, relation: str, direction: str) -> dict[str, float]:
+        """Return the share of each model for a relation and direction; they sum to 1."""
+        place, side = self._place[relation], HEAD if direction == "head" else TAIL
+        group = self.weights.grouping.table[place, side]
+        return dict(zip(self.weights.models, self._shares[group].tolist(), strict=True))
+
+    def groups(self, relation: str | None = None) -> list[dict[str, Any]]:
+        """Return the weights by relation and direction, of one relation or of all."""
+        labels = self.weights.relations if relation is None else [relation]
+        return [self._group(label, side) for label in labels for side in (TAIL, HEAD)]
+
+    def _group(self, relation: str, side: int) -> dict[str, Any]:
+        number = self.weights.grouping.table[self._place[relation], side]
+        return {
+            "relation": relation,
+            "direction": DIRECTIONS[side],
+            "group": self.weights.grouping.labels[number],
+            "own": bool(self.weights.own[number]),
+            "queries": int(self.weights.support[number]),
+            "weights": self.shares(relation, DIRECTIONS[side]),
+        }
+
+    def _relations(self) -> list[dict[str, Any]]:
+        labels: Vocabulary = self.dataset.relations
+        classes = cardinality_classes(self.dataset.train, len(labels))
+        counts = {
+            split: np.bincount(triples[:, 1], minlength=len(labels)).tolist()
+            for split, triples in self.dataset.splits.items()
+        }
+        return [
+            {
+                "label": label,
+                "class": classes[r] or None,
+                **{split: of[r] for split, of in counts.items()},
+                "example": self._example(r),
+            }
+            for r, label in enumerate(labels.labels)
+        ]
+
+    def _example(self, relation: int) -> str | None:
+        """Return a head worth asking about; where it can be, of a triple that no model was trained on."""
+        for split in ("valid", "test", "train"):
+            triples = self.dataset.splits[split]
+            places = np.flatnonzero(triples[:, 1] == relation)
+            if len(places):
+                return str(self.dataset.entities.labels[triples[places[0], 0]])
+        return None
+
+    def _counts(self, relations: "np.ndarray[Any, Any]") -> list[dict[str, Any]]:
+        """Count relation ids (n,) by label."""
+        counts = np.bincount(relations, minlength=len(self.dataset.relations))
+        order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        return [{"relation": self.dataset.relations.labels[r], "count": int(counts[r])} for r in order]

@@ -1,0 +1,123 @@
+"""``relens predict`` on a tiny graph: questions by name, answers with their reasons."""
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.commands import fail, relens_process, succeed
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+from relens.prediction import Predictor  # noqa: E402
+
+SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
+N = 12
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory):
+    """A run on a ring of stations; its folder of data has readable names."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("graphs") / "ring"
+    folder.mkdir()
+    rows = [(f"s{i}", "next", f"s{(i + 1) % N}") for i in range(N)]
+    rows += [(f"s{i}", "twice", f"s{(2 * i) % N}") for i in range(N)]
+    for split, part in (("train", rows[4:]), ("valid", rows[:2]), ("test", rows[2:4])):
+        (folder / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
+    (folder / "labels.tsv").write_text("".join(f"s{i}\tStation {i}\n" for i in range(N)))
+    path = tmp_path_factory.mktemp("runs") / "ring"
+    for model in ("transe", "complex"):
+        succeed("train", folder, "--model", model, "--run", path, "--device", "cpu", *SMALL)
+    succeed("rank", path, "--device", "cpu")
+    succeed("search", path, "--method", "mean", "--input", "rank", "--jobs", 1)
+    return path
+
+
+@pytest.fixture
+def asked(tmp_path):
+    path = tmp_path / "asked.tsv"
+    path.write_text(
+        "entity\trelation\tdirection\n" + "".join(f"s{i}\tnext\ttail\ns{i}\ttwice\thead\n" for i in range(N))
+    )
+    return path
+
+
+def test_the_table_shows_answers_and_votes(ring):
+    shown = succeed("predict", ring, "--head", "s4", "--relation", "next", "--top", 4, "--device", "cpu")
+    lines = shown.out.splitlines()
+    assert lines[0] == "(s4, next, ?)"
+    assert {"complex", "transe"} <= set(shown.out.split())
+    assert shown.out.count("×0.50") == 2
+    found = Predictor.open(ring).predict(head="s4", relation="next", top=4)
+    rows = [line.split() for line in lines if " Station " in line]
+    assert [row[:4] for row in rows] == [[f"{p.rank:g}", p.entity, *p.name.split()] for p in found]
+    for row, prediction in zip(rows, found, strict=True):
+        assert row[4] == (prediction.known or "–")
+        assert row[-2:] == [f"{vote.rank:g}" for vote in prediction.votes]
+    assert "data set: ring; weights: mean on rank; candidates: 11, known facts not counted" in shown.out
+    assert "where none is missing, it means nothing" in " ".join(shown.out.split())
+    assert shown.err == ""
+
+
+def test_json_holds_the_same(ring, tmp_path):
+    command = ("predict", ring, "--tail", "station 7", "--relation", "twice", "--known", "drop", "--json")
+    found = succeed(*command, "--device", "cpu").json
+    assert found == Predictor.open(ring).predict(tail="s7", relation="twice", known="drop").to_json()
+    assert (found["entity"], found["direction"], len(found["predictions"])) == ("s7", "head", 10)
+    outcome = succeed(*command, "--device", "cpu", "-o", tmp_path / "found.json")
+    assert (outcome.out, json.loads((tmp_path / "found.json").read_text())) == ("", found)
+
+
+def test_a_file_is_answered_in_json_lines(ring, asked):
+    lines = succeed("predict", ring, "--queries", asked, "--json", "--top", 2, "--device", "cpu").out.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(row["entity"], row["relation"], row["direction"]) for row in found] == [
+        row for i in range(N) for row in ((f"s{i}", "next", "tail"), (f"s{i}", "twice", "head"))
+    ]
+    assert found[8] == Predictor.open(ring).predict(head="s4", relation="next", top=2).to_json()
+
+
+def test_a_file_is_answered_in_tab_separated_lines(ring, asked, tmp_path):
+    output = tmp_path / "found.tsv"
+    outcome = succeed(
+        "predict", ring, "--queries", asked, "--top", 3, "--known", "drop", "--device", "cpu", "-o", output
+    )
+    assert (outcome.out, outcome.err) == ("", f"relens: wrote {output}\n")
+    with output.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, dialect="excel-tab"))
+    assert len(rows) == 3 * 2 * N
+    first = Predictor.open(ring).predict(head="s0", relation="next", top=3, known="drop")
+    for row, prediction in zip(rows, first, strict=False):
+        assert (row["entity"], row["answer"], row["name"]) == ("s0", prediction.entity, prediction.name)
+        assert (float(row["rank"]), row["known"]) == (prediction.rank, "")
+        assert row["votes"] == " ".join(f"{v.model}:{v.rank:g}:{v.weight:.4f}" for v in prediction.votes)
+    assert succeed("predict", ring, "--queries", asked, "--top", 3, "--known", "drop").out == output.read_text()
+
+
+def test_wrong_questions_are_refused(ring, asked, tmp_path):
+    fail(2, "unknown entity 'Statoin 4'; did you mean 'Station 4'", "predict", ring, "--head", "Statoin 4",
+         "--relation", "next")  # fmt: skip
+    fail(2, "unknown relation 'nxt'; did you mean 'next'?", "predict", ring, "--head", "s1", "--relation", "nxt")
+    fail(2, "give one of --head, --tail and --queries", "predict", ring, "--relation", "next")
+    fail(2, "give one of --head, --tail and --queries", "predict", ring, "--head", "s1", "--tail", "s2")
+    fail(2, "give --relation: what the entity is asked about", "predict", ring, "--head", "s1")
+    fail(2, "a file of --queries names its own", "predict", ring, "--queries", asked, "--relation", "next")
+    fail(2, "has no weights 'dsc'", "predict", ring, "--head", "s1", "--relation", "next", "--weights", "dsc")
+    asked.write_text(asked.read_text() + "s1\tnext\tsideways\n")
+    output = tmp_path / "none.tsv"
+    fail(2, "line 26: unknown direction 'sideways'", "predict", ring, "--queries", asked, "-o", output)
+    assert not output.exists()
+
+
+def test_ranks_without_models_cannot_predict(run_path):
+    succeed("search", run_path, "--method", "mean", "--input", "rank")
+    fail(2, "but no trained model 'alpha': predictions need the models themselves", "predict", run_path, "--head", "a",
+         "--relation", "relation 0")  # fmt: skip
+
+
+def test_it_works_in_a_process_of_its_own(ring):
+    command = ("predict", ring, "--head", "s4", "--relation", "next", "--json", "--device", "cpu")
+    outcome = relens_process(*command, OMP_NUM_THREADS="1")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.json == succeed(*command).json

@@ -1,0 +1,120 @@
+"""``relens serve``: a process that is started, asked and interrupted."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from tests.cli.commands import fail, succeed
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'relens[serve]'")
+httpx = pytest.importorskip("httpx")
+
+SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models of a ring of twelve entities, and their weights."""
+    import torch
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("graphs") / "ring"
+    folder.mkdir()
+    rows = [(f"e{i}", "next", f"e{(i + 1) % 12}") for i in range(12)]
+    rows += [(f"e{i}", "twice", f"e{2 * i % 12}") for i in range(12)]
+    for split, part in (("train", rows[4:]), ("valid", rows[:2]), ("test", rows[2:4])):
+        (folder / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
+    path = tmp_path_factory.mktemp("runs") / "ring"
+    for model in ("transe", "complex"):
+        succeed("train", folder, "--model", model, "--run", path, "--device", "cpu", *SMALL)
+    succeed("rank", path, "--device", "cpu")
+    for method in ("mean", "mrr-mean"):
+        succeed("search", path, "--method", method, "--jobs", 1)
+    return path
+
+
+@contextmanager
+def served(*arguments: object) -> "Iterator[tuple[subprocess.Popen[str], list[str]]]":
+    """Start a service; yield it, and what it wrote until it was ready."""
+    command = [sys.executable, "-m", "relens", "serve", *map(str, arguments)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines: list[str] = []
+        while not (lines and lines[-1].startswith("relens: serving at ")):
+            lines.append(process.stderr.readline())
+            assert lines[-1], f"it ended: {lines}"
+        yield process, lines
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_answers_like_the_predictor_until_it_is_interrupted(run):
+    from relens.prediction import Predictor
+
+    with served(run, "--port", 0, "--weights", "mean", "--device", "cpu") as (process, lines):
+        address = lines[-1].split()[3]
+        assert lines[:-1] == [f"relens: loading the models of {run}\n"]
+        assert address.startswith("http://127.0.0.1:")
+        with httpx.Client(base_url=address, timeout=30) as client:
+            assert client.get("/api/health").json()["method"] == "mean"
+            found = client.get("/api/predict", params={"head": "e3", "relation": "next", "top": 5}).json()
+            batch = {"queries": [{"tail": "e7", "relation": "twice"}, {"head": "e3", "relation": "next"}], "top": 5}
+            predictions = client.post("/api/predict", json=batch).json()["predictions"]
+            assert "<title>relens</title>" in client.get("/").text
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "relens: stopped\n")
+    predictor = Predictor.open(run, weights="mean", device="cpu")
+    expected = predictor.predict(head="e3", relation="next", top=5)
+    assert found["answers"] == expected.to_records()
+    assert found["candidates"] == expected.candidates
+    assert predictions[1] == found
+    assert predictions[0]["answers"] == predictor.predict(tail="e7", relation="twice", top=5).to_records()
+
+
+def test_other_machines_are_let_in_only_on_request_and_it_says_so(run):
+    with served(run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0") as (_, lines):
+        assert lines[-2] == (
+            "relens: 0.0.0.0 can be reached from other machines: whoever connects may ask, there is no password\n"
+        )
+        port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
+        found = httpx.get(f"http://127.0.0.1:{port}/api/health", headers={"Host": "my.lab"}, timeout=30)
+        assert found.json()["status"] == "ok"
+
+
+def test_a_taken_port_is_refused_before_anything_is_loaded(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = fail(1, f"cannot listen at 127.0.0.1 port {port}: Address already in use. Choose another port",
+                       "serve", run, "--port", port, "--weights", "mean")  # fmt: skip
+    assert "loading" not in outcome.err
+
+
+def test_wrong_requests_are_refused(run, tmp_path, run_path):
+    fail(2, "is not a run", "serve", tmp_path / "none")
+    fail(2, "no such host", "serve", run, "--host", "no such host")
+    fail(2, "has no weights 'best'", "serve", run, "--port", 0, "--weights", "best")
+    fail(2, "choose one of them", "serve", run, "--port", 0)
+    fail(2, "unknown device 'abacus'", "serve", run, "--port", 0, "--device", "abacus")
+    fail(2, "65536 is not in the range", "serve", run, "--port", 65536)
+    succeed("search", run_path, "--method", "mean")
+    fail(2, "predictions need the models themselves", "serve", run_path, "--port", 0)
+
+
+def test_the_extra_is_named_where_it_is_missing(run):
+    hidden = dict.fromkeys(("uvicorn", "fastapi"))
+    loaded = [name for name in sys.modules if name.startswith("relens.serve")]
+    with patch.dict(sys.modules, hidden):
+        for name in loaded:
+            del sys.modules[name]
+        fail(1, "serving an ensemble needs an optional dependency: pip install 'relens[serve]'", "serve", run)

@@ -1,0 +1,57 @@
+"""Names in: labels, readable names, and what is close to a wrong one."""
+
+import random
+import time
+
+import pytest
+
+from relens.data.dataset import read_folder
+from relens.errors import DatasetError, InputError
+from relens.prediction.names import Names, closest, the_direction
+
+
+@pytest.fixture
+def names(tmp_path):
+    (tmp_path / "train.txt").write_text("Q90\tcapital_of\tQ142\nQ167646\tcapital_of\tQ142\nQ64\tcapital_of\tQ183\n")
+    (tmp_path / "valid.txt").write_text("")
+    (tmp_path / "test.txt").write_text("")
+    (tmp_path / "labels.tsv").write_text("Q90\tParis\nQ167646\tParis\nQ142\tFrance\nQ64\tBerlin\nQ9\tnowhere\n")
+    return Names(read_folder(tmp_path))
+
+
+def test_labels_and_readable_names_are_understood(names):
+    labels = names.dataset.entities.labels
+    assert labels[names.entity("Q64")] == labels[names.entity("Berlin")] == labels[names.entity("berlin")] == "Q64"
+    assert names.relation("capital_of") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("entity", "Berlim", "unknown entity 'Berlim'; did you mean 'Berlin'?"),
+        ("entity", "Paris", "2 entities are called 'Paris': 'Q90', 'Q167646'. Give the label of one of them."),
+        ("entity", "nowhere", "unknown entity 'nowhere'"),
+        ("relation", "capital", "unknown relation 'capital'; did you mean 'capital_of'?"),
+    ],
+)
+def test_wrong_names_get_the_closest_ones(names, kind, text, message):
+    with pytest.raises(DatasetError) as caught:
+        getattr(names, kind)(text)
+    assert message in str(caught.value)
+
+
+def test_the_closest_of_many_are_found_quickly():
+    rng = random.Random(0)
+    known = [f"http://www.example.org/resource/Person_{rng.randrange(10**7):07d}" for _ in range(100_000)]
+    begun = time.perf_counter()
+    assert repr(known[777]) in closest(known[777].replace("Person", "Persn"), known)
+    assert repr(known[778]) in closest(known[778].upper(), known)
+    assert time.perf_counter() - begun < 6  # 0.7 s; comparing all of them letter by letter takes 8
+    assert closest("?", known).startswith("known are 'http://www.example.org/")
+
+
+def test_one_of_head_and_tail_is_asked_about():
+    assert (the_direction("x", None), the_direction(None, "x")) == (0, 1)
+    for head, tail, found in ((None, None, "neither"), ("x", "y", "both")):
+        with pytest.raises(InputError, match=f"found {found} of head and tail: give the one that is known"):
+            the_direction(head, tail)

@@ -1,0 +1,289 @@
+"""Predictions of trained models: the evaluation's own ranks, names in and out, no more models than needed."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+from relens.data.queries import DIRECTIONS, Queries
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import DatasetError, InputError, RelensError, WeightsError
+from relens.prediction import Predictor
+from relens.ranks.export import Ranker
+from relens.run import Run
+from relens.training.trained import TrainedModel
+from tests import simulated
+from tests.oracles import mean_rank
+from tests.prediction.trained import INPUTS, MODELS
+
+SITE, NORTH = "site_04_17", "north_neighbour"
+
+
+@pytest.fixture(scope="module")
+def predictor(run):
+    return Predictor.open(run, "dsc-log")
+
+
+def questions(predictor, split):
+    """Ask all queries of a split: (anchor, relation, direction) and the answer, in labels."""
+    entities, relations = predictor.dataset.entities.labels, predictor.dataset.relations.labels
+    q = predictor.dataset.queries(split)
+    columns = zip(q.anchor, q.relation, q.direction, q.answer, strict=True)
+    return [((entities[a], relations[r], DIRECTIONS[d]), entities[t]) for a, r, d, t in columns]
+
+
+def given(anchor, relation, direction):
+    return {"relation": relation, "head" if direction == "tail" else "tail": anchor}
+
+
+@pytest.mark.parametrize(("name", "split"), [("rank", "valid"), *((name, "test") for name in INPUTS)])
+def test_every_answer_has_the_rank_of_the_evaluation(run, name, split):
+    predictor = Predictor.open(run, f"dsc-{name}")
+    expected = predictor.weights.answer_ranks(run.ranks(split)).realistic
+    asked, id_of = questions(predictor, split), predictor.dataset.entities.id_of
+    found = []
+    for at in range(0, len(asked), 64):
+        batch = asked[at : at + 64]
+        standings = predictor._standings([predictor.resolve(*question) for question, _ in batch])
+        found += [standing.place(id_of(answer)).rank for standing, (_, answer) in zip(standings, batch, strict=True)]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_rank_in_a_list_is_the_rank_of_the_evaluation(run, name):
+    predictor = Predictor.open(run, f"dsc-{name}")
+    expected = predictor.weights.answer_ranks(run.ranks("test")).realistic
+    asked = questions(predictor, "test")
+    some = [i for i in range(3, len(asked), 97) if expected[i] <= 50]
+    lists = predictor.predict_many([asked[i][0] for i in some], top=300)
+    for i, predictions in zip(some, lists, strict=True):
+        question, answer = asked[i]
+        assert predictor.rank_of(answer, **given(*question)) == expected[i]
+        (row,) = (prediction for prediction in predictions if prediction.entity == answer)
+        assert (row.rank, row.known is None) == (expected[i], False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_shape_of_a_batch_is_that_of_the_ranking_or_does_not_matter(run, predictor, model):
+    # The ranking scored all queries of a split at once, predictions take 64: the scores are the same to the last bit.
+    trained = TrainedModel.open(run.model_path(model) / "trained").load(predictor.dataset)
+    ranker = Ranker({model: trained}, predictor.dataset)
+    queries = predictor.dataset.queries("valid")
+    assert len(queries) <= ranker.block
+    together = ranker._scores(queries)[0].numpy()
+    for some in (np.array([5]), np.arange(700, 764), np.arange(0, 2200, 80)):
+        np.testing.assert_array_equal(predictor.scorer.scores(model, queries[some]), together[some])
+
+
+def test_each_vote_is_the_models_own_rank(predictor):
+    found = predictor.predict(head=SITE, relation=NORTH, top=6)
+    dataset = predictor.dataset
+    known = {t for h, r, t in np.concatenate(list(dataset.splits.values())).tolist()
+             if (dataset.entities.labels[h], dataset.relations.labels[r]) == (SITE, NORTH)}  # fmt: skip
+    assert found.candidates == len(dataset.entities) - len(known)
+    anchor, relation = dataset.entities.id_of(SITE), dataset.relations.id_of(NORTH)
+    question = Queries.from_columns(np.array([[anchor], [relation], [0], [0], [0]]))
+    group = predictor.weights.grouping.table[relation, 0]
+    weights = dict(zip(predictor.weights.models, predictor.weights.normalised()[group], strict=True))
+    for prediction in found:
+        assert [vote.model for vote in prediction.votes] == sorted(
+            (m for m in weights if weights[m]), key=lambda m: -weights[m]
+        )
+        assert sum(vote.weight for vote in prediction.votes) == pytest.approx(1)
+        column = dataset.entities.id_of(prediction.entity)
+        for vote in prediction.votes:
+            assert vote.weight == weights[vote.model]
+            (row,) = predictor.scorer.scores(vote.model, question)
+            assert vote.rank == mean_rank(row.tolist(), column, known - {column})
+
+
+def test_known_facts_are_marked_or_dropped(predictor):
+    marked = predictor.predict(head="officer_2_03", relation="outranks", top=2000)
+    dropped = predictor.predict(head="officer_2_03", relation="outranks", top=2000, known="drop")
+    assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
+    assert len(dropped) == dropped.candidates == marked.candidates
+    labels, relations = predictor.dataset.entities.labels, predictor.dataset.relations.labels
+    facts = {
+        labels[t]: split
+        for split, triples in predictor.dataset.splits.items()
+        for h, r, t in triples.tolist()
+        if (labels[h], relations[r]) == ("officer_2_03", "outranks")
+    }
+    assert {p.entity: p.known for p in marked if p.known} == facts
+    assert set(facts.values()) >= {"train"}
+    assert all(p.confidence is None for p in marked if p.known)
+    ranks = [prediction.rank for prediction in marked]
+    assert ranks == sorted(ranks)
+
+
+def test_confidence_is_the_share_of_validation_queries(run, predictor):
+    found = predictor.predict(tail="kind_10", relation="kind_of", top=5, known="drop")
+    confidences = [prediction.confidence for prediction in found]
+    assert all(0 <= confidence <= 1 for confidence in confidences)
+    assert confidences == sorted(confidences, reverse=True)
+    # north_neighbour has one answer at most: once it is known, nothing is known about the next.
+    known_already = predictor.predict(head=SITE, relation=NORTH, known="drop")
+    assert {prediction.confidence for prediction in known_already} == {None}
+
+
+def test_many_questions_are_answered_like_one_each(predictor):
+    asked = [question for question, _ in questions(predictor, "test")[100:230]]
+    together = list(predictor.predict_many(iter(asked), top=4, known="drop"))
+    assert [(p.anchor, p.relation, p.direction) for p in together] == asked
+    for question, predictions in list(zip(asked, together, strict=True))[::13]:
+        assert predictor.predict(**given(*question), top=4, known="drop") == predictions
+
+
+class Counting:
+    """Progress that keeps what it is told."""
+
+    def __init__(self):
+        self.total, self.done = None, []
+
+    @contextmanager
+    def task(self, description: str, total: float) -> Iterator:
+        assert description == "predicting"
+        self.total = total
+        yield self.done.append
+
+
+def test_bulk_prediction_asks_for_a_batch_at_a_time(predictor):
+    question, taken, progress = (SITE, NORTH, "tail"), [], Counting()
+
+    class Endless:
+        def __len__(self):
+            return 10**9
+
+        def __iter__(self):
+            while True:
+                taken.append(1)
+                yield question
+
+    answers = predictor.predict_many(Endless(), top=1, progress=progress)
+    for _ in range(65):
+        next(answers)
+    assert len(taken) == 128
+    assert (progress.total, progress.done) == (10**9, [64])
+    answers.close()
+
+
+def only(weights, model, relation, direction):
+    """Return weights that trust one model alone in one group, and equal ones elsewhere."""
+    table = np.ones_like(weights.table)
+    group = weights.grouping.table[weights.relations.index(relation), DIRECTIONS.index(direction)]
+    table[group] = [int(name == model) for name in weights.models]
+    return replace(weights, table=table)
+
+
+def test_only_models_with_a_weight_are_loaded(run):
+    weights = only(EnsembleWeights.load(run.weights_path("dsc-rank")), "complex", NORTH, "tail")
+    predictor = Predictor(run, Predictor.open(run, "dsc-rank").dataset, weights, "cpu")
+    assert predictor.scorer.loaded == {}
+    found = predictor.predict(head=SITE, relation=NORTH, known="drop")
+    assert list(predictor.scorer.loaded) == ["complex"]
+    assert [(vote.model, vote.weight) for vote in found[0].votes] == [("complex", 1.0)]
+    assert [vote.rank for prediction in found for vote in prediction.votes] == [prediction.rank for prediction in found]
+    model = predictor.scorer.loaded["complex"]
+    predictor.predict(tail=SITE, relation=NORTH)
+    assert set(predictor.scorer.loaded) == set(MODELS)
+    assert predictor.scorer.loaded["complex"] is model
+
+
+def test_records_are_plain_json_values(predictor):
+    found = predictor.predict(tail=SITE, relation=NORTH, top=3)
+    assert found.question == f"(?, {NORTH}, {SITE})"
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
+    records = found.to_records()
+    assert [record["entity"] for record in records] == [prediction.entity for prediction in found]
+    assert records[1]["votes"][0] == {
+        "model": found[1].votes[0].model, "rank": found[1].votes[0].rank, "weight": found[1].votes[0].weight,
+    }  # fmt: skip
+
+
+def test_a_data_frame_has_a_row_per_answer(predictor, monkeypatch):
+    found = predictor.predict(head=SITE, relation=NORTH, top=3)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(RelensError, match="needs pandas: pip install pandas"):
+        found.to_pandas()
+    monkeypatch.undo()
+    pytest.importorskip("pandas")
+    frame = found.to_pandas()
+    assert frame["entity"].tolist() == [prediction.entity for prediction in found]
+    vote = found[2].votes[0]
+    assert frame.loc[2, f"rank {vote.model}"] == vote.rank
+    assert frame.loc[2, f"weight {vote.model}"] == vote.weight
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"head": "site_0417", "relation": NORTH}, "unknown entity 'site_0417'; did you mean 'site_04_17'"),
+        (
+            {"head": SITE, "relation": "north_neighbor"},
+            "unknown relation 'north_neighbor'; did you mean 'north_neighbour'",
+        ),
+        ({"relation": NORTH}, "found neither of head and tail"),
+        ({"head": SITE, "relation": NORTH, "top": 0}, "top is 0, expected at least 1"),
+        ({"head": SITE, "relation": NORTH, "known": "hide"}, "unknown way 'hide' to treat known facts"),
+    ],
+)
+def test_wrong_questions_are_refused(predictor, asked, message):
+    with pytest.raises(InputError) as caught:
+        predictor.predict(**asked)
+    assert message in str(caught.value)
+
+
+def test_a_wrong_direction_is_refused(predictor):
+    with pytest.raises(InputError, match="unknown direction 'up': expected what is asked for, tail or head"):
+        next(predictor.predict_many([(SITE, NORTH, "up")]))
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    return Run.open(shutil.copytree(run.path, tmp_path / "copy"))
+
+
+def test_the_weights_are_found_by_name(copied):
+    with pytest.raises(WeightsError, match="has the weights dsc-log, dsc-rank, dsc-score and none called dsc"):
+        Predictor.open(copied)
+    with pytest.raises(WeightsError, match="has no weights 'dsc-rnak'; did you mean 'dsc-rank'"):
+        Predictor.open(copied, "dsc-rnak")
+    copied.weights_path("dsc-rank").rename(copied.weights_path("dsc"))
+    assert Predictor.open(str(copied.path)).weights.input == "rank"
+    for name in ("dsc-log", "dsc"):
+        copied.weights_path(name).unlink()
+    assert Predictor.open(copied).weights.input == "score"
+    copied.weights_path("dsc-score").unlink()
+    with pytest.raises(WeightsError, match="has no weights yet: search them with `relens search"):
+        Predictor.open(copied)
+
+
+def test_what_does_not_belong_together_is_refused(copied, tmp_path):
+    weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
+    replace(weights, dataset=("patterns", "0" * 16)).save(copied.weights_path("other"))
+    with pytest.raises(WeightsError, match="'patterns' is now another graph"):
+        Predictor.open(copied, "other")
+    record = copied.model_path(weights.models[0]) / "trained" / "model.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"source": "gone"}))
+    with pytest.raises(DatasetError, match="was trained on 'gone', which cannot be loaded here"):
+        Predictor.open(copied, "dsc-rank")
+    copied.forget_model("rotate")
+    with pytest.raises(InputError, match="but no trained model 'rotate': predictions need the models themselves"):
+        Predictor.open(copied, "dsc-rank")
+
+
+def test_without_ranks_of_the_weights_nothing_is_said_about_confidence(copied):
+    asked = {"tail": "kind_10", "relation": "kind_of", "known": "drop"}
+    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
+    foreign = Run.open(simulated.write_run(copied.path.parent / "foreign"))
+    shutil.rmtree(copied.ranks_path("valid"))
+    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
+    shutil.copytree(foreign.ranks_path("valid"), copied.ranks_path("valid"))
+    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is None

@@ -1,0 +1,27 @@
+"""Running a service in a thread of the test."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+from relens.serve import server
+from relens.serve.app import create_app
+from relens.serve.limits import Limits
+from tests.serve.answers import Alphabetical
+
+
+@contextmanager
+def serving(predictor: Alphabetical, limits: Limits | None = None) -> Iterator[str]:
+    """Serve at a free port and yield the address, such as ``http://127.0.0.1:41234/``."""
+    listener = server.listen("127.0.0.1", 0)
+    hosts = server.hosts_of(listener, "127.0.0.1")
+    app = create_app(predictor, "tiny", limits=limits or Limits(), hosts=hosts)  # type: ignore[arg-type]
+    running = server.prepared(app)
+    thread = Thread(target=running.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield server.address(listener)
+    finally:
+        running.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()

@@ -1,0 +1,198 @@
+"""The page in a real browser: ask, walk, go back, share a link; labels stay text."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.browser import browser, console_errors, needs_browser
+from tests.serve.answers import HOSTILE, PEOPLE, SCRIPT
+
+pytestmark = needs_browser
+pytest.importorskip("selenium")
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture(autouse=True)
+def quiet(driver: Any) -> Iterator[None]:
+    """No page may write to the console."""
+    yield
+    assert console_errors(driver) == []
+
+
+def until(driver: Any, condition: Any) -> Any:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, 10, poll_frequency=0.02).until(condition)
+
+
+def shows(driver: Any, title: str) -> None:
+    """Wait until the answers to a question are there."""
+    script = "const r = document.getElementById('result'); return r.hidden || r.matches('.stale') ? '' : r.innerText"
+    until(driver, lambda d: d.execute_script(script).startswith(title + "\n"))
+
+
+def one(driver: Any, selector: str) -> Any:
+    return driver.find_element("css selector", selector)
+
+
+def texts(driver: Any, selector: str) -> list[str]:
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    return driver.execute_script(script, selector)
+
+
+def asked(driver: Any) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(driver.current_url).query)
+
+
+def suggestions(driver: Any) -> list[str]:
+    script = """return [...document.querySelectorAll('[role=listbox]:not([hidden]) [role=option]')]
+        .map(e => e.firstChild.data)"""
+    return driver.execute_script(script)
+
+
+def test_the_page_introduces_what_it_serves_and_offers_questions(driver, address):
+    driver.get(address)
+    until(driver, lambda d: "9 entities, 3 relations, 3 models" in one(d, "#served").text)
+    until(driver, lambda d: "a/../b → likes → ?" in texts(d, "#examples a"))
+    driver.find_element("link text", "a/../b → likes → ?").click()
+    shows(driver, "a/../b → likes → ?")
+    assert asked(driver) == {"head": ["a/../b"], "relation": ["likes"]}
+
+
+def test_a_question_is_asked_with_the_keyboard_alone(driver, address):
+    from selenium.webdriver.common.keys import Keys
+
+    driver.get(address)
+    entity = one(driver, "#entity")
+    entity.send_keys("a")
+    until(driver, lambda d: suggestions(d) == ["a/../b", "ada", "dan"])
+    entity.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert entity.get_attribute("aria-activedescendant") == "suggestions-1-1"
+    entity.send_keys(Keys.ENTER)
+    relation = driver.switch_to.active_element
+    assert (entity.get_property("value"), relation.get_attribute("id")) == ("ada", "relation")
+    relation.send_keys("I")
+    until(driver, lambda d: suggestions(d) == [SCRIPT, "likes", "lives in"])
+    relation.send_keys("k")
+    until(driver, lambda d: suggestions(d) == ["likes"])
+    relation.send_keys(Keys.ESCAPE)
+    assert suggestions(driver) == []
+    relation.send_keys(Keys.ARROW_DOWN)
+    until(driver, lambda d: suggestions(d) == ["likes"])
+    relation.send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+    shows(driver, "ada → likes → ?")
+    assert asked(driver) == {"head": ["ada"], "relation": ["likes"]}
+
+
+def test_answers_show_votes_confidence_and_known_facts(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    assert texts(driver, "thead th") == ["#", "answer", "confidence", "transe 60 %", "rotate 30 %", "complex 10 %"]
+    assert texts(driver, "tbody .answer a") == sorted([*PEOPLE, "Oslo"])
+    assert texts(driver, ".is-known a") == ["Bob"]
+    assert texts(driver, ".known") == ["known: train"]
+    assert one(driver, "#reading-confidence").is_displayed()
+    second = driver.find_elements("css selector", "tbody tr")[1]
+    assert [cell.text for cell in second.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
+    bars = [bar.size for bar in second.find_elements("css selector", ".bar")]
+    assert [bar["width"] for bar in bars] == sorted((bar["width"] for bar in bars), reverse=True)
+    assert [bar["height"] for bar in bars] == sorted((bar["height"] for bar in bars), reverse=True)
+    assert bars[0]["width"] > bars[2]["width"]
+    assert bars[0]["height"] > bars[2]["height"]
+
+
+def test_heads_are_asked_for_and_a_model_without_weight_has_no_vote(driver, address):
+    driver.get(f"{address}?tail=Bob&relation=likes&known=drop&top=25")
+    shows(driver, "? → likes → Bob")
+    assert "ada" not in texts(driver, "tbody .answer a")
+    assert "known facts left out" in one(driver, "#result-note").text
+    assert texts(driver, "tbody tr:first-child td") == ["1", "–", "2", "3"]
+    assert one(driver, "label[for=entity]").text == "Tail"
+    assert not one(driver, "#reading-confidence").is_displayed()
+    assert not one(driver, "#known").is_selected()
+    one(driver, "#known").click()
+    until(driver, lambda d: "ada" in texts(d, "tbody .answer a"))
+    assert asked(driver) == {"tail": ["Bob"], "relation": ["likes"], "top": ["25"]}
+
+
+def test_an_answer_becomes_the_new_head_and_back_goes_back(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    driver.find_element("link text", "cleo").click()
+    shows(driver, "cleo → likes → ?")
+    assert driver.switch_to.active_element.get_attribute("id") == "result-title"
+    assert texts(driver, "#trail a") == ["ada → likes → ?"]
+    driver.find_element("link text", "dan").click()
+    shows(driver, "dan → likes → ?")
+    assert texts(driver, "#trail a") == ["ada → likes → ?", "cleo → likes → ?"]
+    shared = driver.current_url
+    driver.back()
+    shows(driver, "cleo → likes → ?")
+    assert one(driver, "#entity").get_property("value") == "cleo"
+    driver.back()
+    shows(driver, "ada → likes → ?")
+    assert not one(driver, "#trail").is_displayed()
+    driver.forward()
+    shows(driver, "cleo → likes → ?")
+    driver.get(shared)
+    shows(driver, "dan → likes → ?")
+    driver.find_element("link text", "cleo → likes → ?").click()
+    shows(driver, "cleo → likes → ?")
+    assert texts(driver, "#trail a") == ["ada → likes → ?"]
+
+
+def test_an_entity_that_is_never_a_head_is_asked_about_as_a_tail(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    driver.find_element("link text", "Oslo").click()
+    shows(driver, "? → lives in → Oslo")
+    assert texts(driver, ".chip[aria-current]") == ["lives in 8"]
+
+
+def test_labels_that_look_like_markup_stay_text(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    driver.find_element("link text", HOSTILE).click()
+    shows(driver, f"{HOSTILE} → likes → ?")
+    one(driver, "#entity").clear()
+    one(driver, "#entity").send_keys("<im")
+    until(driver, lambda d: suggestions(d) == [HOSTILE])
+    driver.get(f"{address}?head=ada&relation=%3C/script%3E%3Cscript%3Edocument.title%3D'broken%20in'%3C/script%3E")
+    shows(driver, f"ada → {SCRIPT} → ?")
+    assert driver.execute_script("return document.querySelectorAll('main img, main script').length") == 0
+    assert "broken in" not in driver.title or driver.title.startswith("ada → </script>")
+
+
+def test_an_unknown_name_offers_the_closest_one(driver, address):
+    driver.get(f"{address}?head=adda&relation=likes&step=tail%09Bob%09likes")
+    until(driver, lambda d: "unknown entity 'adda'" in one(d, "#message").text)
+    # A browser reports every answer with status 404.
+    assert [entry for entry in console_errors(driver) if "404" not in entry] == []
+    driver.find_element("link text", "ada").click()
+    shows(driver, "ada → likes → ?")
+    assert not one(driver, "#message").is_displayed()
+    assert texts(driver, "#trail a") == ["Bob → likes → ?"]
+
+
+def test_the_list_of_requests_is_written_without_help_from_elsewhere(driver, address):
+    driver.get(f"{address}docs")
+    until(driver, lambda d: len(texts(d, ".request h2")) == 7)
+    assert "POST /api/predict" in texts(driver, ".request h2")
+    loaded = "return performance.getEntriesByType('resource').map(e => e.name)"
+    assert all(name.startswith(address) for name in driver.execute_script(loaded))
+
+
+def test_nothing_is_wider_than_a_phone(address):
+    with browser(width=390, height=800) as driver:
+        for path in ("", "?head=ada&relation=likes", "docs"):
+            driver.get(address + path)
+            until(driver, lambda d: texts(d, ".request, tbody tr, #examples a"))
+            assert driver.execute_script("return document.documentElement.scrollWidth") == 390
+            assert console_errors(driver) == []

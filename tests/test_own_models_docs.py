@@ -1,0 +1,100 @@
+"""What the documents show runs as it stands: snippets, examples, and the page of commands."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs.generate_commands import TARGET, page
+from relens.cli import cli
+
+ROOT = Path(__file__).parent.parent
+BRING, ADD = ROOT / "docs" / "bring-your-own-models.md", ROOT / "docs" / "how-to-add-a-model.md"
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def execute(path: Path) -> dict:
+    """Run the Python of a document in a module of its own."""
+    namespace = {"__name__": f"docs.{path.stem}"}
+    for code in blocks(path, "python"):
+        exec(compile(code, str(path), "exec"), namespace)
+    return namespace
+
+
+def test_the_page_of_commands_is_current():
+    assert TARGET.read_text(encoding="utf-8") == page(), "run python docs/generate_commands.py"
+
+
+def test_a_scorer_is_packed_as_the_document_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    execute(BRING)
+    assert capsys.readouterr().out == "2200 queries packed\n"
+    assert (tmp_path / "runs" / "mine" / "ranks" / "valid").is_dir()
+
+
+def test_the_commands_of_the_document_exist():
+    (console,) = blocks(BRING, "console")
+    for command in re.findall(r"^\$ relens (.*)$", console, flags=re.MULTILINE):
+        verb, *rest = shlex.split(command)
+        found = cli.get_command(None, verb)
+        if hasattr(found, "commands"):
+            found = found.commands[rest.pop(0)]
+        assert {word for word in rest if word.startswith("--")} <= {o for p in found.params for o in p.opts}, command
+
+
+@pytest.mark.parametrize("path", [BRING, ADD], ids=lambda path: path.stem)
+def test_linked_files_exist(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_model_of_the_document_trains_and_keeps_the_contract(monkeypatch, capsys):
+    torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    from relens.models import MODELS, build
+    from relens.training.presets import from_values
+
+    models = dict(MODELS)
+    monkeypatch.setattr("relens.models.MODELS", models)
+    threads = torch.get_num_threads()
+    try:
+        namespace = execute(ADD)
+    finally:
+        torch.set_num_threads(threads)
+    assert models["distmult"] is namespace["DistMult"]
+    mrr = float(re.fullmatch(r"validation MRR (\d\.\d{3}) at step \d+\n", capsys.readouterr().out)[1])
+    assert mrr > 0.15, "a guess is at .01"
+    (preset,) = blocks(ADD, "toml")
+    assert from_values("distmult", tomllib.loads(preset)["distmult"]["default"]).options["dim"] == 64
+
+    model = build("distmult", 9, 3, {"dim": 5})
+    model.initialise("norm", torch.Generator().manual_seed(0))
+    anchor, relation = torch.tensor([0, 4, 8]), torch.tensor([0, 5, 2])
+    scores = model.score(model.encode(anchor, relation))
+    for row, (a, r) in enumerate(zip(anchor.tolist(), relation.tolist(), strict=True)):
+        for e in range(9):
+            expected = (model.entity[a] * model.relation[r % 3] * model.entity[e]).sum()
+            torch.testing.assert_close(scores[row, e], expected)
+    candidates = torch.tensor([[1, 2], [0, 8], [4, 4]])
+    given = model.score(model.encode(anchor, relation), candidates)
+    torch.testing.assert_close(given, scores.gather(1, candidates))
+
+
+@pytest.mark.parametrize(("name", "needs"), [("own_model", "torch"), ("pykeen_models", "pykeen")])
+def test_the_examples_run(name, needs, tmp_path):
+    pytest.importorskip(needs, reason=f"the example needs {needs}")
+    command = [sys.executable, ROOT / "examples" / f"{name}.py", tmp_path / "run"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = dict(re.findall(r"^ (\S+) +(0\.\d{4})", done.stdout, flags=re.MULTILINE))
+    models = ("frequency", "complex") if name == "own_model" else ("transe", "complex")
+    assert rows.keys() == {*models, "mean", "simple", "dsc"}
+    best = max(float(rows[model]) for model in models)
+    assert float(rows["dsc"]) > best
+    assert (tmp_path / "run" / "weights" / "dsc.json").is_file()
