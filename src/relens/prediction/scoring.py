@@ -1,4 +1,4 @@
-"""Scoring: models are loaded when first needed and score queries in batches of one shape."""
+"""Scoring: models are loaded when first needed, and score as they did when the run was ranked."""
 
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -9,19 +9,13 @@ import numpy.typing as npt
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import MissingExtraError
+from relens.ranks.scorers import batch_rows
 from relens.run import Run
 
 if TYPE_CHECKING:
     import torch
 
     from relens.models.base import KGEModel
-
-ROWS = 64
-"""Queries scored together. A product of matrices may round differently when its shape changes, and a rank hangs on
-the last bit where scores are close: all batches have one shape, the last one filled up with repeats."""
-
-MEMORY_BUDGET = 2**30
-"""Bytes that one model's batch of scores may take."""
 
 
 class Scorer:
@@ -34,18 +28,15 @@ class Scorer:
 
     def __init__(self, run: Run, dataset: Dataset, device: "torch.device | str") -> None:
         self.run, self.dataset, self.device = run, dataset, device
-        self.rows = max(1, min(ROWS, MEMORY_BUDGET // (4 * len(dataset.entities))))
+        self.rows = batch_rows(len(dataset.entities))
         self.loaded: dict[str, KGEModel] = {}
         self._loading = Lock()
 
     def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
-        """Score all entities with one model, (b, E), for b ≤ ``rows`` queries, whose answers are not looked at."""
+        """Score all entities with one model, (b, E), for b queries, whose answers are not looked at."""
         from relens.ranks.export import score_queries
 
-        filled = np.minimum(np.arange(self.rows), len(queries) - 1)
-        scores: npt.NDArray[np.float32] = (
-            score_queries(self._model(name), queries[filled])[: len(queries)].cpu().numpy()
-        )
+        scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
         return scores
 
     def _model(self, name: str) -> "KGEModel":

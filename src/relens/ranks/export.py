@@ -16,7 +16,7 @@ from relens.models.base import KGEModel
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 from relens.ranks.packing import Known, PackedBlock, fit_gap_scales, rank_dtype, scale_gaps
-from relens.ranks.scorers import pack_header
+from relens.ranks.scorers import batch_rows, pack_header
 from relens.ranks.store import PackWriter, load
 
 MEMORY_BUDGET = 2**30
@@ -96,11 +96,18 @@ class ModelScorer:
 
 @torch.no_grad()
 def score_queries(model: KGEModel, queries: Queries) -> Tensor:
-    """Return the scores of all candidates of some queries, (b, E) float32, where the model is."""
+    """Return the scores of all candidates of some queries, (b, E) float32, where the model is.
+
+    They are computed in batches of one shape, so that they do not depend on what else is asked.
+    """
+    rows = batch_rows(model.n_entities)
     device = model.entity.device
-    anchor = torch.as_tensor(queries.anchor, device=device).long()
-    relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()
-    return model.score(model.encode(anchor, relation)).float()
+    filled = torch.arange(-(-len(queries) // rows) * rows, device=device).clamp_(max=len(queries) - 1)
+    anchor = torch.as_tensor(queries.anchor, device=device).long()[filled]
+    relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()[filled]
+    batches = zip(torch.split(anchor, rows), torch.split(relation, rows), strict=True)
+    scores = torch.cat([model.score(model.encode(*batch)).float() for batch in batches])
+    return scores[: len(queries)]
 
 
 @torch.no_grad()
