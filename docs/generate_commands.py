@@ -43,5 +43,7 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if TARGET.read_text(encoding="utf-8") == page() else f"{TARGET} is old: run {sys.argv[0]}")
     TARGET.write_text(page(), encoding="utf-8")
     sys.stderr.write(f"wrote {TARGET}\n")

@@ -209,7 +209,8 @@ def test_no_verb_at_all_shows_the_help_and_is_wrong_use():
 
 
 @pytest.mark.parametrize(
-    ("verb", "hint"), [("serch", "did you mean 'search'?"), ("zzz", "known are 'data', 'train', 'rank', 'ranks'")]
+    ("verb", "hint"),
+    [("evalute", "did you mean 'evaluate'?"), ("zzz", "known are 'run', 'report', 'predict', 'serve'")],
 )
 def test_a_wrong_verb_is_answered_with_the_nearest(verb, hint):
     outcome = relens(verb)

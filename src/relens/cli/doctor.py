@@ -22,7 +22,7 @@ EXTRAS = {
     "tpe": ("optuna",),
     "stacking": ("scikit-learn",),
     "report": ("matplotlib", "jinja2"),
-    "serve": ("fastapi", "uvicorn", "jinja2"),
+    "serve": ("fastapi", "uvicorn"),
     "pykeen": ("pykeen",),
 }
 """What each user-facing extra brings."""
