@@ -17,7 +17,7 @@ import pytest
 
 from relens import files
 from relens.errors import InputError, RelensError
-from relens.files import open_npy, read_json, whole_file, whole_folder, write_json, write_text
+from relens.files import locked, open_npy, read_json, whole_file, whole_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -372,3 +372,13 @@ def test_writing_flushes_to_the_disk_before_the_rename(tmp_path, monkeypatch):
     write_text(tmp_path / "a", "x")
     assert order == ["fsync", "replace"]
     assert time.time() - (tmp_path / "a").stat().st_mtime < 60
+
+
+def test_a_locked_folder_is_refused_to_others_until_it_is_let_go(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    folder = tmp_path / "run"
+    message = f"in use by another relens \\(process {os.getpid()}\\)"
+    with locked(folder), pytest.raises(InputError, match=message), locked(folder):
+        pass
+    with locked(folder):
+        assert folder.is_dir()

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import relens.cli
+from tests.cli.commands import succeed
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,10 +23,9 @@ def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(weights) == 2
 
 
-def test_the_commands_exist() -> None:
-    commands = re.findall(r"^\$ relens (.*?)(?:\s+#.*)?$", README, flags=re.MULTILINE)
-    assert len(commands) >= 5
-    for command in commands:
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_the_commands_exist(page: Path) -> None:
+    for command in re.findall(r"^\$ relens (.*?)(?:\s+#.*)?$", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
         verb, *rest = shlex.split(command)
         found = relens.cli.cli.get_command(None, verb)  # type: ignore[arg-type]
         assert found is not None, verb
@@ -33,10 +35,40 @@ def test_the_commands_exist() -> None:
         assert {word for word in rest if word.startswith("--")} <= options, command
 
 
-def test_the_linked_files_exist() -> None:
-    root = Path(__file__).parent.parent
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (root / target).exists(), target
+def test_the_plan_of_the_quick_start_is_one(tmp_path: Path) -> None:
+    from relens.pipeline.plan import read_plan
+
+    (text,) = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs/quick-start.md").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    (tmp_path / "plan.toml").write_text(text)
+    plan = read_plan(tmp_path / "plan.toml")
+    assert plan.models == ("complex", "rotate", "rotate-2")
+    assert plan.model_changes == {"rotate-2": ("model=rotate", "seed=2")}
+
+
+def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands, as they stand, on a run that takes a second: only the questions are other ones."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
+    monkeypatch.chdir(tmp_path)
+    changes = ("steps=4", "validate_every=2", "dim=16", "batch=64")
+    options = [word for change in changes for word in ("--set", change)]
+    succeed("run", "patterns", "--models", "transe,complex", "--device", "cpu", "--no-report", *options)
+    page = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\$ relens (.*?)(?:\s+#.*)?$", page, flags=re.MULTILINE)
+    commands = [line for line in lines if "runs/patterns" in line]
+    assert [command.split()[0] for command in commands] == ["predict", "serve", "weights", "report"]
+    for command in commands:
+        if not command.startswith("serve"):  # which does not end; its own tests start it
+            assert succeed(*shlex.split(command)).out
+    assert (tmp_path / "runs/patterns/report/index.html").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_the_linked_files_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target
 
 
 def test_the_headline_figures_are_those_of_the_committed_results() -> None:

@@ -24,9 +24,10 @@ DEFAULT_SPECS = (
     "greedy",
     "simple:input=rank",
     "dsc:input=rank,regularise=none",
+    "simple",
     "dsc",
 )
-"""The paper's baselines and its method in the paper's own form, then relens's default."""
+"""The paper's baselines and its methods in the paper's own form, then the same with relens's defaults."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Comparison:
         weights: the fitted weights of each method, by the name of its evaluation.
         spread: how much the models differ relation by relation, see ``relation_spread``.
         notes: methods that could not be run, in words.
+        ranks: digests of the validation and test ranks, by split.
     """
 
     best_single: str
@@ -47,6 +49,7 @@ class Comparison:
     weights: dict[str, EnsembleWeights]
     spread: dict[str, Any]
     notes: tuple[str, ...]
+    ranks: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the per-query ranks as plain JSON values."""
@@ -58,6 +61,7 @@ class Comparison:
             "weights": {name: weights.to_json() for name, weights in self.weights.items()},
             "spread": self.spread,
             "notes": list(self.notes),
+            "ranks": self.ranks,
         }
 
     @classmethod
@@ -74,6 +78,7 @@ class Comparison:
             weights={name: EnsembleWeights.from_json(entry, name) for name, entry in value["weights"].items()},
             spread=value["spread"],
             notes=tuple(value["notes"]),
+            ranks=value["ranks"],
         )
 
 
@@ -119,7 +124,8 @@ def compare(
             notes.append(f"{spec} left out: {error}")
             continue
         evaluations.append(evaluate(test, weights[name], name=name, reference=best, seed=settings.seed, jobs=jobs))
-    return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes))
+    ranks = {"valid": valid.digest, "test": test.digest}
+    return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes), ranks)
 
 
 def parse_spec(spec: str, settings: FitSettings) -> FitSettings:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from relens.data.dataset import SPLITS
 from relens.errors import InputError, RanksError, WeightsError, nearest
@@ -18,6 +18,8 @@ from relens.ranks.store import load
 FORMAT = 1
 KIND = "relens run"
 RECORD = "run.json"
+COMPARISON = "comparison.json"
+MADE_BY = "made_by.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = "Make one with `relens ranks import DIR --run RUN`."
 
@@ -111,6 +113,25 @@ class Run:
             raise InputError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
         return self.path / "ranks" / split
 
+    def made_by(self) -> dict[str, Any] | None:
+        """Return what made the ranks: ``device``, and digests of the ``models`` by name; None for imported ranks."""
+        path = self.path / "ranks" / MADE_BY
+        return read_json(path, "record of ranks") if path.is_file() else None
+
+    def default_weights(self, name: str | None = None) -> Path:
+        """Return the file of the weights of that name; without one those of ``dsc``, or the only ones there are."""
+        names = self.weights_names()
+        if not names:
+            raise WeightsError(f"{self.path} has no weights yet: search them with `relens search {self.path}`")
+        if name is None:
+            name = "dsc" if "dsc" in names else names[0]
+            if name not in names or (name != "dsc" and len(names) > 1):
+                raise WeightsError(f"{self.path} has several weights: choose one with --weights {{{','.join(names)}}}")
+        path = self.weights_path(name)
+        if name not in names:
+            raise WeightsError(f"{self.path} has no weights {name!r}; {nearest(name, names)}")
+        return path
+
     def weights_path(self, name: str) -> Path:
         """Return where the weights of that name are, or belong."""
         return self.path / "weights" / f"{_checked_name(name)}.json"
@@ -128,8 +149,13 @@ class Run:
         return sorted(path.parent.name for path in (self.path / "models").glob("*/trained"))
 
     def forget_model(self, name: str) -> None:
-        """Remove a model with its log and checkpoints."""
-        shutil.rmtree(self.model_path(name), ignore_errors=True)
+        """Remove a model with its log and checkpoints; interrupted, it is gone all the same."""
+        path = self.model_path(name)
+        if path.exists():
+            aside = path.with_name(f".{name}.old")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            shutil.rmtree(aside)
 
     def evaluation_path(self, name: str, split: str) -> Path:
         """Return where the evaluation of some weights (or of one model) on a split is, or belongs."""
@@ -147,8 +173,13 @@ def _check_vacant(path: Path) -> None:
         raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
 
 
+def is_name(text: str) -> bool:
+    """Say whether a text can name weights, a model or an evaluation."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise WeightsError(
             f"{name!r} cannot name weights or an evaluation: expected 1 to 100 letters, digits and . _ + -, "
             f"beginning with a letter or digit. Choose another name."

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,10 @@ from relens.pipeline import execute as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
 from relens.pipeline.stages import STAGES
+from relens.ranks.export import Ranker
 from relens.run import Run
+from relens.training.trained import TrainedModel
+from tests.cli.commands import succeed
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 CPU = torch.device("cpu")
@@ -30,7 +34,7 @@ def plan(tmp_path_factory):
 
 
 def go(plan, path, **options):
-    return pipeline.execute(plan, path, device=CPU, **{"report": False, **options})
+    return pipeline.execute(plan, path, device=CPU, **{"report": False, **options})[1]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,8 @@ def contents(path: Path) -> dict[str, object]:
         for key, value in load_file(path / "models" / name / "trained" / "model.safetensors").items():
             found[f"{name}.{key}"] = value
     for split in ("valid", "test"):
-        found[split] = Run.open(path).ranks(split).contested
+        packed = Run.open(path).ranks(split)
+        found |= {f"{split}.{name}": getattr(packed, name) for name in ("answer", "contested", "gaps", "always_ahead")}
     for file in sorted((path / "weights").glob("*.json")):
         found[file.name] = np.array(json.dumps({**json.loads(file.read_text()), "trace": None}))
     return found
@@ -69,7 +74,7 @@ def test_a_run_compares_models_and_methods(finished):
 
 def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
     path, comparison = finished
-    for owner, name in ((training, "train_model"), (pipeline, "_rank"), (pipeline, "_search")):
+    for owner, name in ((training, "train_model"), (pipeline, "rank_models"), (pipeline, "_search")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
     again = go(plan, path)
     assert again.evaluations == comparison.evaluations
@@ -90,16 +95,17 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
         monkeypatch.setattr(owner, name, watched)
 
     watch(training, "train_model", "train")
-    watch(pipeline, "_rank", "rank")
+    watch(pipeline, "rank_models", "rank")
     watch(pipeline, "_search", "search")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
-    assert stage in done
-    assert set(done).isdisjoint(STAGES[: STAGES.index(stage)])
+    # Training again gives the same parameters: what was made from them is still right.
+    expected = ["train"] if stage == "train" else list(STAGES[STAGES.index(stage) : -1])
+    assert list(dict.fromkeys(done)) == expected
 
 
 def test_a_changed_method_searches_again_and_no_more(plan, finished, monkeypatch, tmp_path):
     path = shutil.copytree(finished[0], tmp_path / "ring")
-    monkeypatch.setattr(pipeline, "_rank", None)
+    monkeypatch.setattr(pipeline, "rank_models", None)
     more = Plan(plan.dataset, plan.models, None, plan.changes, plan.model_changes, methods=("mean", "greedy"))
     assert [found.name for found in go(more, path).evaluations][-2:] == ["mean", "greedy"]
 
@@ -116,7 +122,7 @@ class KilledError(Exception):
 @pytest.mark.parametrize("victim", ["save_trained", "pack", "compare", "write_json"])
 def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path, monkeypatch, victim):
     """Each part is interrupted the second time it is called, where it is, then the run goes on."""
-    owner = {"save_trained": training, "pack": pipeline.Ranker}.get(victim, pipeline)
+    owner = {"save_trained": training, "pack": Ranker}.get(victim, pipeline)
     real, calls = getattr(owner, victim), []
 
     def fragile(*arguments, **options):
@@ -133,12 +139,49 @@ def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path,
     assert_same(finished[0], tmp_path / "run")
 
 
-def test_other_settings_are_refused_before_anything_is_lost(plan, finished):
+def test_other_settings_are_refused_before_anything_is_lost(plan, finished, tmp_path):
     path, _ = finished
-    before = contents(path)
-    with pytest.raises(InputError, match=r"options differ.*--force"):
+    before = shutil.copytree(path, tmp_path / "before")
+    with pytest.raises(InputError, match=r"options differ.*remove .*transe to train it again"):
         go(plan.with_changes(["transe.gamma=2"]), path)
-    assert contents(path).keys() == before.keys()
+    assert_same(before, path)
+
+
+def test_a_graph_that_has_changed_is_refused(plan, finished, tmp_path):
+    """Under the same name the models would be those of another graph."""
+    changed = shutil.copytree(plan.dataset, tmp_path / "ring")
+    (changed / "train.txt").write_text((changed / "train.txt").read_text() + "e0\tplus_3\te9\n")
+    with pytest.raises(InputError, match=r"was trained on .*ring as it was then"):
+        go(replace(plan, dataset=str(changed)), finished[0])
+
+
+def test_ranks_that_another_command_replaced_are_made_again(plan, finished, tmp_path):
+    path, comparison = finished
+    copy = shutil.copytree(path, tmp_path / "ring")
+    succeed("rank", copy, "--models", "complex", "--force", "--device", "cpu")
+    assert Run.open(copy).ranks("test").models == ("complex",)
+    assert go(plan, copy).evaluations == comparison.evaluations
+    assert_same(path, copy)
+
+
+def test_weights_that_were_changed_are_searched_again(plan, finished, tmp_path):
+    copy = shutil.copytree(finished[0], tmp_path / "ring")
+    shutil.copy(copy / "weights" / "mean.json", copy / "weights" / "dsc.json")
+    go(plan, copy)
+    assert_same(finished[0], copy)
+
+
+def test_the_report_is_written_once_and_again_after_a_search(plan, finished, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
+    import relens.report
+
+    written, real = [], relens.report.write_report
+    monkeypatch.setattr(relens.report, "write_report", lambda *a, **k: (written.append(1), real(*a, **k))[1])
+    copy = shutil.copytree(finished[0], tmp_path / "ring")
+    for options in ({}, {}, {"force": ["search"]}, {}, {"force": ["report"]}):
+        go(plan, copy, report=True, **options)
+    assert (copy / "report" / "index.html").is_file()
+    assert len(written) == 3
 
 
 def test_a_name_of_its_own_for_a_second_model(plan, tmp_path):
@@ -169,3 +212,22 @@ def test_another_data_set_is_refused(plan, finished, tmp_path):
     other = write_ring(tmp_path / "circle")
     with pytest.raises(InputError, match="is a run on 'ring', not on 'circle'"):
         go(Plan(str(other), plan.models).with_changes(CHANGES), finished[0])
+
+
+@pytest.mark.parametrize(("method", "message"), [("dcs", "did you mean 'dsc'"), ("dsc:group=a/b", "cannot be kept")])
+def test_wrong_methods_are_refused_before_training(plan, tmp_path, method, message):
+    with pytest.raises(InputError, match=message):
+        go(replace(plan, methods=(method,)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_is_called_like_the_data_set(plan, tmp_path, monkeypatch):
+    """Also where the folder is the one we are in."""
+    graph = write_ring(tmp_path / "circle")
+    monkeypatch.chdir(graph)
+    small = replace(plan, dataset=".", models=("transe",), methods=("mean",), changes=(), model_changes={})
+    run, _ = pipeline.execute(
+        small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, device=CPU, report=False
+    )
+    assert run.path == Path("runs/circle")
+    assert TrainedModel.open(run.model_path("transe") / "trained").source == str(graph)

@@ -48,6 +48,9 @@ def test_a_file_says_everything(tmp_path):
         ("sede = 1", "unknown key 'sede'.*did you mean 'seed'"),
         ("[rotatte]\ndim = 3", "did you mean 'rotate'"),
         ("dataset = ", "cannot be read as TOML"),
+        ("set = 3", "set is 3, expected a table"),
+        ("models = []", "expected one or more different names"),
+        ("models = ['transe', 'transe']", "expected one or more different names"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path, text, message):

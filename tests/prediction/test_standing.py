@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from relens.ensemble.inputs import INPUTS, cost_table
 from relens.prediction.standing import Place, Standing
-from relens.ranks.packing import MAX_GAP
+from relens.ranks.packing import MAX_GAP, UNITS_PER_MEAN_GAP
 from tests.oracles import doubled_ranks
 
 
@@ -72,18 +72,57 @@ def test_every_entity_stands_where_a_loop_puts_it(case):
     assert standing.n_candidates == scores.shape[1] - len(known)
 
 
+def best_by_sorting(standing, top, with_known):
+    """Place everybody; take the best new ones and, in addition, the best known ones."""
+    rows = [(standing.place(e), standing.cost[e], e) for e in range(len(standing.known))]
+    rows.sort(key=lambda row: (row[0].rank, *row[1:]))
+    parts = [[row for row in rows if bool(standing.known[row[2]]) is known][:top] for known in (False, True)]
+    chosen = parts[0] + (parts[1] if with_known else [])
+    return [(e, place) for place, _, e in sorted(chosen, key=lambda row: (row[0].rank, *row[1:]))]
+
+
 @given(cases(), st.integers(1, 14), st.booleans())
 def test_the_best_are_those_of_a_sorted_list(case, top, with_known):
-    known, n_entities = case[1], case[0].shape[1]
+    standing = standing_of(case)
+    assert standing.best(top, with_known=with_known) == best_by_sorting(standing, top, with_known)
 
-    def best(entities):
-        return sorted(entities, key=lambda e: (cost_by_loop(case, e, e), e))[:top]
 
-    # With e alone beside the candidates, e costs what it costs among them: the list is ordered by that.
-    chosen = best([e for e in range(n_entities) if e not in known]) + (best(known) if with_known else [])
-    rows = [(place_by_loop(case, e), e) for e in chosen]
-    rows.sort(key=lambda row: (row[0].rank, cost_by_loop(case, row[1], row[1]), row[1]))
-    assert standing_of(case).best(top, with_known=with_known) == [(e, place) for place, e in rows[:top]]
+@pytest.mark.parametrize("spread", [0.1, 1000.0, 5000.0, 10.0**6])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_are_found_where_scores_spread_over_a_thousand_mean_gaps(seed, spread):
+    # Gaps are cut off at 1,024 mean gaps: then no sum puts the entities in the order of their ranks.
+    rng = np.random.default_rng(seed)
+    scores = (rng.standard_t(2, (3, 150)) * spread).astype(np.float32)
+    scores[:, 140:] = scores[:, :10]
+    scores[1] = np.round(scores[1])
+    known = rng.choice(150, 30, replace=False)
+    standing = Standing(scores, known, np.array([3, 2, 2]), "score", np.array([1.0, 0.5, 2.0]) / UNITS_PER_MEAN_GAP)
+    for top in (1, 5, 40):
+        for with_known in (False, True):
+            assert standing.best(top, with_known=with_known) == best_by_sorting(standing, top, with_known)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_only_what_may_be_best_is_placed(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(3, 2000)).astype(np.float32)
+    scores[:, 1000:1200] = 9.0  # one block
+    scores[0, 400], scores[1, 1900] = -1e6, -1e5  # far beyond where gaps are cut off
+    standing = Standing(scores, np.arange(500), np.array([3, 2, 2]), name, np.ones(3) / UNITS_PER_MEAN_GAP)
+    method = "_lead" if name == "score" else "place"
+    placed, place = [], getattr(Standing, method)
+    monkeypatch.setattr(Standing, method, lambda self, entity: placed.append(entity) or place(self, entity))
+    assert len(standing.best(5, with_known=True)) == 10
+    assert len(placed) <= 20
+
+
+@given(cases(), st.integers(1, 14))
+def test_new_answers_are_as_many_as_asked_for(case, top):
+    standing = standing_of(case)
+    dropped, marked = (standing.best(top, with_known=with_known) for with_known in (False, True))
+    assert [row for row in marked if row[0] not in case[1]] == dropped
+    assert len(dropped) == min(top, standing.n_candidates)
+    assert len(marked) == len(dropped) + min(top, len(case[1]))
 
 
 @given(cases())

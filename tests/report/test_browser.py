@@ -98,7 +98,7 @@ def test_columns_are_chosen(page):
     def visible():
         return [h.text for h in page.find_elements("css selector", "#all thead th") if h.is_displayed()]
 
-    assert visible() == [*COLUMNS, "gain", "p"]
+    assert visible() == [*COLUMNS, "gain over gamma", "p of that gain"]
     page.find_element("css selector", "input[value=weights]").click()
     assert visible() == ["relation", "direction", "test queries", "alpha", "beta", "gamma"]
 

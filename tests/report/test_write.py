@@ -8,15 +8,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from relens.comparison import Comparison, compare
+from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.errors import InputError, MissingExtraError
 from relens.files import write_json
 from relens.ranks.simulate import Simulation
 from relens.ranks.store import save
+from relens.report import check_extra, write_report
 from relens.report import curves as curves_module
-from relens.report import write_report
-from relens.run import Run
+from relens.run import COMPARISON, Run
 from tests import simulated
 from tests.report.pages import Page
 
@@ -33,13 +33,13 @@ def reported(tiny_run, tmp_path_factory):
 
 
 def comparison_of(run):
-    return Comparison.from_json(json.loads((run.path / "comparison.json").read_text()))
+    return Comparison.from_json(json.loads((run.path / COMPARISON).read_text()))
 
 
 def quick_run(path, valid, test, specs=SPECS):
     """Write a run that was compared by a few methods already."""
     run = Run.open(simulated.write_run(path, valid, test))
-    write_json(run.path / "comparison.json", compare(valid, test, specs).to_json())
+    write_json(run.path / COMPARISON, compare(valid, test, specs).to_json())
     return run
 
 
@@ -48,7 +48,8 @@ def test_the_table_holds_the_numbers_of_the_comparison(reported):
     comparison = comparison_of(run)
     head, *rows = page.tables["Models and ensembles on the test split"]
     assert head[:4] == ["method", "MRR", "95\N{NO-BREAK SPACE}% interval", "Hit@1"]
-    assert len(rows) == len(comparison.evaluations) == 10
+    assert head[-3:] == ["gain over gamma", "interval of that gain", "p of that gain"]
+    assert len(rows) == len(comparison.evaluations) == 3 + len(DEFAULT_SPECS)
     for row, evaluation in zip(rows, comparison.evaluations, strict=True):
         low, high = evaluation.interval
         m = evaluation.overall
@@ -77,6 +78,7 @@ def test_every_relation_and_direction_has_a_row(reported):
     head, *rows = page.tables["All relations, both directions"]
     assert len(rows) == 8
     assert {len(row) for row in rows} == {len(head)} == {16}
+    assert head[5:10] == ["best model", "its MRR", "ensemble", "gain over gamma", "p of that gain"]
     for row in rows:
         metrics = ours.by_group[f"{row[0]} [{row[1]}]"]
         assert (row[2], row[7]) == (str(metrics.queries), f"{metrics.mrr:.4f}")
@@ -84,6 +86,8 @@ def test_every_relation_and_direction_has_a_row(reported):
         assert row[13:] == [f"{value:.3f}" for value in weights.normalised()[group]]
         best = max(models, key=lambda model: row[10 + models.index(model)])
         assert row[6] == row[10 + models.index(best)]
+        gain = float(row[7]) - float(row[10 + models.index("gamma")])
+        assert float(row[8].replace("−", "-").rstrip("*")) == pytest.approx(gain, abs=1.01e-4)
         assert (row[9] == "–") == (metrics.queries < 10)
 
 
@@ -134,26 +138,86 @@ def test_every_number_can_be_traced(reported):
 
 def test_a_comparison_of_these_ranks_is_used_as_it_is(tmp_path):
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
-    before = (run.path / "comparison.json").read_bytes()
+    before = (run.path / COMPARISON).read_bytes()
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert (run.path / "comparison.json").read_bytes() == before
+    assert (run.path / COMPARISON).read_bytes() == before
     rows = page.tables["Models and ensembles on the test split"][1:]
     assert [row[0] for row in rows][3:] == ["mean", "simple (input=rank)", "dsc (input=rank, regularise=none)"]
     assert not (run.path / "report").exists()
 
 
-def test_a_comparison_of_other_ranks_is_made_anew(tmp_path):
-    test = simulated.packed("test")
-    run = quick_run(tmp_path / "run", simulated.packed("valid"), test)
-    save(test.select_queries(np.arange(2, test.n_queries)), run.ranks_path("test"))
+def retrained(split, kept):
+    """Ranks of the same queries by the same models, of which all but one are trained anew."""
+    packed = simulated.packed(split)
+    names = [name for name in packed.models if name != kept]
+    others = {name: names[(i + 1) % len(names)] for i, name in enumerate(names)}
+    shuffled = packed.select_models([others.get(name, name) for name in packed.models])
+    return replace(shuffled, models=packed.models, gap_scales=packed.gap_scales)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_comparison_of_other_ranks_is_made_anew(tmp_path, split):
+    packs = {name: simulated.packed(name) for name in ("valid", "test")}
+    run = quick_run(tmp_path / "run", packs["valid"], packs["test"])
+    old = comparison_of(run)
+    packs[split] = retrained(split, old.best_single)
+    save(packs[split], run.ranks_path(split))
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert comparison_of(run).evaluations[0].overall.queries == test.n_queries - 2
-    assert f"queries {test.n_queries} valid, {test.n_queries - 2} test" in page.text
+    found, expected = comparison_of(run), compare(packs["valid"], packs["test"])
+    assert found.ranks == {name: packed.digest for name, packed in packs.items()} != old.ranks
+    assert [entry.overall for entry in found.evaluations] == [entry.overall for entry in expected.evaluations]
+    rows = page.tables["Models and ensembles on the test split"][1:]
+    assert [row[1] for row in rows] == [f"{entry.overall.mrr:.4f}" for entry in expected.evaluations]
+    if split == "test":  # the best single model's MRR alone would not have told
+        before, after = ({e.name: e.overall.mrr for e in c.evaluations} for c in (old, expected))
+        assert before[old.best_single] == after[old.best_single]
+
+
+def test_a_comparison_of_some_models_is_used_as_it_is(tmp_path):
+    valid, test = simulated.packed("valid"), simulated.packed("test")
+    run = quick_run(tmp_path / "run", valid, test)
+    some = compare(valid.select_models(["gamma", "alpha"]), test.select_models(["gamma", "alpha"]), SPECS)
+    write_json(run.path / COMPARISON, some.to_json())
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert comparison_of(run).ranks == some.ranks
+    assert [row[0] for row in page.tables["Models and ensembles on the test split"][1:3]] == ["gamma", "alpha"]
+
+
+ONE_VECTOR = "one weight vector for all relations"
+
+
+@pytest.mark.parametrize(
+    ("specs", "name", "label"),
+    [
+        (("simple:input=score", "simple:input=rank", "dsc:input=score"), "simple:input=score",
+         f"over simple (input=score): {ONE_VECTOR}"),
+        (("simple:input=rank", "simple:input=score", "dsc:input=rank"), "simple:input=rank",
+         f"over simple (input=rank): {ONE_VECTOR}"),
+        (("simple:input=rank", "dsc:input=score"), "simple:input=rank",
+         f"over simple (input=rank): {ONE_VECTOR}, on ranks where dsc (input=score) has score gaps"),
+    ],
+)  # fmt: skip
+def test_the_ensemble_is_compared_with_the_one_vector_of_its_own_input(tmp_path, specs, name, label):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), specs)
+    path = write_report(run, tmp_path / "out")
+    mrr = {entry.name: entry.overall.mrr for entry in comparison_of(run).evaluations}
+    over = f"{mrr[specs[-1]] - mrr[name]:+z.4f}".replace("-", "−")
+    assert f"<div><dt>{label}</dt><dd>{over}</dd></div>" in path.read_text()
+    assert (
+        f"below those that {label.split(':')[0].removeprefix('over ')} uses for all relations" in Page.read(path).text
+    )
+
+
+def test_one_weight_vector_is_not_compared_with_itself(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), ("mean", "simple"))
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert "the ensemble simple reaches an MRR of" in page.text
+    assert ONE_VECTOR not in page.text
 
 
 def test_a_comparison_that_cannot_be_read_is_made_anew(tmp_path):
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
-    write_json(run.path / "comparison.json", {"kind": "relens comparison", "format": 1})
+    write_json(run.path / COMPARISON, {"kind": "relens comparison", "format": 1})
     write_report(run, tmp_path / "out")
     assert list(comparison_of(run).weights)[-1] == "dsc"
 
@@ -302,3 +366,9 @@ def test_without_the_extra_the_report_says_what_to_install(tiny_run, tmp_path, m
     ):
         write_report(Run.open(tiny_run), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    with pytest.raises(MissingExtraError, match=r"relens\[report\]"):
+        check_extra()
+
+
+def test_with_the_extra_there_is_nothing_to_say():
+    check_extra()

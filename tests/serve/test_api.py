@@ -3,8 +3,10 @@
 import json
 import logging
 import socket
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -88,7 +90,7 @@ def test_weights_of_a_relation_are_shares_by_direction(client):
 def test_a_prediction_has_answers_with_votes(client):
     found = get(client, "/api/predict", head="ada", relation="likes", top=3)
     assert [answer["entity"] for answer in found["answers"]] == ALL[:3]
-    assert (found["anchor"], found["relation"], found["direction"]) == ({"label": "ada", "name": None}, "likes", "tail")
+    assert (found["anchor"], found["name"], found["relation"], found["direction"]) == ("ada", None, "likes", "tail")
     assert found["candidates"] == 9
     assert found["weights"] == {"transe": 0.6, "rotate": 0.3, "complex": 0.1}
     second = found["answers"][1]
@@ -110,7 +112,7 @@ def test_heads_can_be_asked_for_and_known_facts_dropped(client):
 
 
 def test_case_does_not_matter_where_one_entity_fits(client):
-    assert get(client, "/api/predict", head="EVE", relation="likes", top=1)["anchor"]["label"] == "Eve"
+    assert get(client, "/api/predict", head="EVE", relation="likes", top=1)["anchor"] == "Eve"
 
 
 def test_readable_names_are_shown_found_and_taken(tmp_path):
@@ -122,16 +124,23 @@ def test_readable_names_are_shown_found_and_taken(tmp_path):
             {"label": "/m/2", "name": "Grace"}, {"label": "/m/3", "name": "grace"},
         ]  # fmt: skip
         found = get(client, "/api/predict", head="ada", relation="likes")
-        assert (found["anchor"], found["answers"][1]["name"]) == ({"label": "/m/1", "name": "Ada"}, "Grace")
+        assert (found["anchor"], found["name"], found["answers"][1]["name"]) == ("/m/1", "Ada", "Grace")
         problem = get(client, "/api/predict", 422, head="GRACE", relation="likes")
         assert problem["error"] == "2 entities are called so: give the label of one of them"
         assert problem["closest"] == ["/m/2", "/m/3"]
 
 
+def test_a_prediction_has_the_shape_of_the_library(client):
+    found = get(client, "/api/predict", head="ada", relation="likes", top=3)
+    (expected,) = Alphabetical().predict_many([("ada", "likes", "tail")], top=3, known="mark")
+    assert expected.to_json().items() <= found.items()
+    assert found.keys() - expected.to_json().keys() == {"name", "weights"}
+
+
 def test_a_batch_is_answered_in_order(client):
     queries = [{"head": "ada", "relation": "likes"}, {"tail": "Oslo", "relation": "lives in"}]
     found = post(client, {"queries": queries, "top": 2})["predictions"]
-    assert [(one["anchor"]["label"], one["direction"], len(one["answers"])) for one in found] == [
+    assert [(one["anchor"], one["direction"], len(one["answers"])) for one in found] == [
         ("ada", "tail", 2), ("Oslo", "head", 2),
     ]  # fmt: skip
     assert found[0] == get(client, "/api/predict", head="ada", relation="likes", top=2)
@@ -268,13 +277,47 @@ def test_other_methods_are_refused(client):
 
 def raw(address: str, request: bytes) -> tuple[int, bytes]:
     """Send bytes, and return the status and everything that comes back."""
-    where = urlsplit(address)
-    with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+    with connected(address) as connection:
         connection.sendall(request)
-        answer = b""
-        while part := connection.recv(65536):
-            answer += part
+        answer = read_all(connection)
     return int(answer.split(b" ", 2)[1]), answer
+
+
+def connected(address: str) -> socket.socket:
+    where = urlsplit(address)
+    return socket.create_connection((where.hostname, where.port), timeout=10)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return everything that comes until the service hangs up."""
+    answer = b""
+    while part := connection.recv(65536):
+        answer += part
+    return answer
+
+
+def until(found: Callable[[], Any], expected: Any) -> None:
+    """Wait until something is as expected."""
+    begun = time.monotonic()
+    while found() != expected:
+        assert time.monotonic() < begun + 10
+        time.sleep(0.05)
+
+
+HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEALTH_AND_CLOSE = HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+def crowd() -> Alphabetical:
+    """A predictor with a thousand entities whose labels are long."""
+    return Alphabetical(Dataset.from_labels("crowd", train=[("ada", "likes", "x" * 600 + str(i)) for i in range(1000)]))
+
+
+def many_answers() -> bytes:
+    """Return a request whose answer is longer than what a system keeps for a socket."""
+    body = json.dumps({"queries": [ONE] * 10, "top": 1000}).encode()
+    begin = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+    return f"{begin}{len(body)}\r\n\r\n".encode() + body
 
 
 def test_a_huge_body_is_refused_before_it_is_sent(address):
@@ -304,6 +347,72 @@ def test_a_body_that_does_not_arrive_is_not_waited_for():
         status, body = raw(address, begin)
     assert status == 408
     assert b"did not arrive within 0.1 s" in body
+
+
+@pytest.mark.parametrize("sent", [(), (b"GET /api/health HTTP/1.1\r\nHost: loc",), (HEALTH,), (HEALTH, b"GET /")])
+def test_connections_without_a_whole_request_lose_their_place(sent):
+    with serving(Alphabetical(), Limits(connections=3, silent_seconds=1)) as address, ExitStack() as opened:
+        silent = [opened.enter_context(connected(address)) for _ in range(2)]
+        for connection in silent:
+            for part in sent:
+                connection.sendall(part)
+                if part == HEALTH:
+                    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        # uvicorn refuses on the connection that reaches the limit, before anything of relens sees the request.
+        until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 503)
+        begun = time.monotonic()
+        for connection in silent:
+            read_all(connection)
+        assert 0.5 < time.monotonic() - begun < 9
+        until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 200)
+
+
+def test_headers_that_trickle_in_are_not_waited_for():
+    with serving(Alphabetical(), Limits(silent_seconds=1)) as address, connected(address) as connection:
+        connection.sendall(b"GET /api/health HTTP/1.1\r\n")
+        begun = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() < begun + 10:
+                connection.sendall(b"a: b\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() < begun + 10
+
+
+def test_an_answer_that_nobody_reads_is_given_up():
+    with serving(crowd(), Limits(connections=2, silent_seconds=1)) as address, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        connection.connect((urlsplit(address).hostname, urlsplit(address).port))
+        connection.sendall(many_answers())
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert raw(address, HEALTH_AND_CLOSE)[0] == 503
+        until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 200)
+
+
+def test_a_slow_reader_gets_its_whole_answer():
+    with serving(crowd(), Limits(silent_seconds=1)) as address, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        connection.settimeout(10)
+        connection.connect((urlsplit(address).hostname, urlsplit(address).port))
+        connection.sendall(many_answers())
+        answer = b""
+        begun = time.monotonic()
+        while part := connection.recv(65536):
+            answer += part
+            time.sleep(0 if time.monotonic() > begun + 3 else 0.05)
+    assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["predictions"]) == 10
+
+
+def test_a_prediction_may_take_longer_than_a_connection_may_be_silent():
+    predictor = Alphabetical(gate=Event())
+    with (
+        serving(predictor, Limits(silent_seconds=1)) as address,
+        httpx.Client(base_url=address, timeout=10) as client,
+        ThreadPoolExecutor(1) as other,
+    ):
+        found = other.submit(get, client, "/api/predict", **ONE)
+        time.sleep(1.5)
+        predictor.gate.set()
+        assert found.result()["candidates"] == 9
 
 
 def test_what_is_no_http_is_refused(address):
@@ -370,6 +479,38 @@ def test_a_page_that_pretends_to_be_this_host_is_refused(client, host):
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1:8765", "[::1]:8765", "[::1]"])
 def test_names_of_the_loopback_are_accepted(client, host):
     assert client.get("/api/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+    ],
+)
+def test_a_page_from_elsewhere_may_not_ask(client, headers):
+    responses = [
+        client.get("/api/predict", params=ONE, headers=headers),
+        client.post("/api/predict", json={"queries": [ONE]}, headers=headers),
+        client.options("/api/predict", headers=headers),
+    ]
+    for response in responses:
+        assert response.status_code == 403
+        message = "a page from elsewhere may not ask: use this service's own page, or a program"
+        assert response.json() == {"error": message, "closest": []}
+    assert client.get("/", headers=headers).status_code == 200  # a link from elsewhere leads to the page
+
+
+def test_the_own_page_may_ask(client, address):
+    own = address.rstrip("/")
+    behind_a_proxy = {"Origin": "https://my.lab", "Sec-Fetch-Site": "same-origin"}
+    for headers in ({"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"},
+                    behind_a_proxy):  # fmt: skip
+        assert client.get("/api/health", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(

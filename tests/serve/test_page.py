@@ -94,11 +94,14 @@ def test_a_question_is_asked_with_the_keyboard_alone(driver, address):
 def test_answers_show_votes_confidence_and_known_facts(driver, address):
     driver.get(f"{address}?head=ada&relation=likes")
     shows(driver, "ada → likes → ?")
-    assert texts(driver, "thead th") == ["#", "answer", "confidence", "transe 60 %", "rotate 30 %", "complex 10 %"]
+    assert texts(driver, "thead th") == [
+        "#", "answer", "confidence if missing", "transe 60 %", "rotate 30 %", "complex 10 %",
+    ]  # fmt: skip
     assert texts(driver, "tbody .answer a") == sorted([*PEOPLE, "Oslo"])
     assert texts(driver, ".is-known a") == ["Bob"]
     assert texts(driver, ".known") == ["known: train"]
     assert one(driver, "#reading-confidence").is_displayed()
+    assert "where none is missing from the graph, it means nothing" in one(driver, "#reading").text
     second = driver.find_elements("css selector", "tbody tr")[1]
     assert [cell.text for cell in second.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
     bars = [bar.size for bar in second.find_elements("css selector", ".bar")]

@@ -83,7 +83,6 @@ def hidden_north(fact: Triple) -> bool:
 PLAYERS = Part(("opponent_of",), 150, hidden_match)
 SCHOLARS = Part(("teaches", "taught_by"), 150, hidden_school)
 OFFICERS = Part(("outranks",), 300)
-KINDS = Part(("kind_of",), 300)
 MAP = Part(tuple(STEPS), 600, hidden_north)
 MAP_WITH_REGIONS = Part((*STEPS, "in_province", "zone_contains"), 600, hidden_north)
 
@@ -200,9 +199,3 @@ def test_regions_are_beyond_transe_and_not_beyond_complex(learned) -> None:
     assert learned(MAP, "transe").hit_at_1() > 0.9
     assert learned(MAP_WITH_REGIONS, "transe").hit_at_1() < 0.6
     assert learned(MAP_WITH_REGIONS, "complex").hit_at_1() > 0.95
-
-
-@pytest.mark.parametrize("model", ["transe", "rotate", "house"])
-def test_hierarchy_suits_complex_better(learned, model) -> None:
-    assert learned(KINDS, model).hit_at_1() < 0.3
-    assert learned(KINDS, "complex").hit_at_1() > 0.3

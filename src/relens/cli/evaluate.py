@@ -12,7 +12,6 @@ from relens.cli.options import format_option, jobs_option, json_option, output_o
 from relens.data.groups import Grouping
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError
 from relens.evaluation import Evaluation, evaluate_ranks, model_ranks
 from relens.evaluation import evaluate as evaluate_weights
 from relens.files import write_json
@@ -60,8 +59,7 @@ def evaluate(
     if model is not None:
         evaluation = _one_model(run, model, split, seed, jobs)
     else:
-        name = only_weights(run) if name is None else name
-        weights = load_weights(run, name)
+        name, weights = load_weights(run, name)
         packed = run.ranks(split)
         if set(weights.models) < set(packed.models):
             packed = packed.select_models(weights.models)
@@ -99,20 +97,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).lstrip("._+-")[:100] or "model"
 
 
-def only_weights(run: Run) -> str:
-    """Return the name of the run's weights if there is just one."""
-    names = run.weights_names()
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise InputError(f"{run.path} has no weights yet: search them with `relens search {run.path}`")
-    raise InputError(f"{run.path} has several weights: choose one with --weights {{{','.join(names)}}}")
-
-
-def load_weights(run: Run, name: str) -> EnsembleWeights:
-    """Load weights of a run by name, or say which there are."""
-    path = run.weights_path(name)
-    if not path.is_file():
-        known = ", ".join(run.weights_names()) or "none"
-        raise InputError(f"{run.path} has no weights {name!r} (there are: {known}): make them with `relens search`")
-    return EnsembleWeights.load(path)
+def load_weights(run: Run, name: str | None) -> tuple[str, EnsembleWeights]:
+    """Load weights of a run and return them with their name; see ``Run.default_weights``."""
+    path = run.default_weights(name)
+    return path.stem, EnsembleWeights.load(path)

@@ -27,7 +27,7 @@ def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool
     left out.
     """
     from relens.evaluation import model_ranks
-    from relens.ranks.export import Ranker
+    from relens.pipeline.ranking import rank_models
     from relens.training.trained import TrainedModel
 
     run = Run.open(run_path)
@@ -36,13 +36,7 @@ def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool
         raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
     trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
     dataset = load(trained[names[0]].source)
-    chosen = pick_device(device)
-    ranker = Ranker({name: model.load(dataset, chosen) for name, model in trained.items()}, dataset)
-    progress = TerminalProgress()
-    with Run.receive_ranks(run.path, dataset.name, force=force) as folder:
-        scales = ranker.fit_scales() if gaps else None
-        for split in ("valid", "test"):
-            ranker.pack(split, folder / split, scales, progress=progress)
+    rank_models(run, dataset, trained, device=pick_device(device), gaps=gaps, force=force, progress=TerminalProgress())
     found = {
         split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names}
         for split in ("valid", "test")

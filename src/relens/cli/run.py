@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     "--set", "changes", multiple=True, metavar="[MODEL.]KEY=VALUE",
     help="Change a setting of one model, or of all that have it: --set rotate.dim=500.",
 )  # fmt: skip
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file with these options; see the manual.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A TOML file with data set, models, preset, seed, methods and settings.",
+)
 @click.option("--run", "path", type=click.Path(path_type=Path), help="Where the run is kept.  [default: runs/DATASET]")
 @device_option
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
@@ -46,16 +50,15 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     from relens.pipeline.stages import STAGES
 
     plan = _plan(source, options)
-    path = path or Path("runs") / Path(plan.dataset).name
     device = pick_device(options["device"])
-    comparison = execute(
+    found, comparison = execute(
         plan, path, device=device, jobs=options["jobs"], force=STAGES if "all" in force else force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
     present(comparison, False, "json" if as_json else "text", None)
-    where = shlex.quote(str(path))
+    where = shlex.quote(str(found.path))
     if options["report"]:
-        note(f"report: {path / 'report' / 'index.html'}")
+        note(f"report: {found.path / 'report' / 'index.html'}")
     note(f"next: relens predict {where} --head NAME --relation NAME; relens serve {where}")
 
 

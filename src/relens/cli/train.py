@@ -49,7 +49,7 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     folder = run.model_path(name or settings.model)
     if options["force"]:
         run.forget_model(folder.name)
-    trained = trained_model(run, folder.name, settings)
+    trained = trained_model(run, folder.name, settings, dataset)
     if trained is not None:
         note(f"{folder} is trained already")
     else:

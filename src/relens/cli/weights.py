@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from relens.cli.console import emit_json, note
-from relens.cli.evaluate import load_weights, only_weights
+from relens.cli.evaluate import load_weights
 from relens.cli.options import format_option, json_option, models_option, output_option, run_argument, show
 from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
 from relens.ensemble.inputs import INPUTS, Input
@@ -16,7 +16,7 @@ from relens.files import read_json, write_json, write_text
 from relens.run import Run
 from relens.tables import Column, Row, Table
 
-name_option = click.option("--weights", "name", help="Weights of the run.  [default: the only ones there are]")
+name_option = click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
 
 
 @click.group()
@@ -36,8 +36,7 @@ def show_weights(
 ) -> None:
     """Show how much each model is trusted in each group; rows sum to 1."""
     run = Run.open(run_path)
-    name = only_weights(run) if name is None else name
-    found = load_weights(run, name)
+    name, found = load_weights(run, name)
     value = found.to_json()
     if relation is not None:
         if not any(relation in label for label in found.grouping.labels):
@@ -76,7 +75,7 @@ def weights_table(found: EnsembleWeights, name: str, containing: str | None = No
 def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' form)."""
     run = Run.open(run_path)
-    found = load_weights(run, only_weights(run) if name is None else name)
+    _, found = load_weights(run, name)
     if output.suffix == ".json":
         write_json(output, found.to_json())
     elif output.suffix == ".csv":

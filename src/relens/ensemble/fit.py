@@ -246,6 +246,7 @@ class _Fit:
             gap_scales=packed.gap_scales,
             trace=self.trace,
             notes=tuple(self.notes),
+            fitted_on=packed.digest,
         )
 
     def _resolved(self, choice: Choice) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class EnsembleWeights:
         gap_scales: per model, for input ``score``: the scales of the gaps they were fitted on, (N,).
         trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR.
         notes: what a reader should know, in words.
+        fitted_on: digest of the validation ranks they were fitted on; empty where that is not known.
     """
 
     models: tuple[str, ...]
@@ -55,6 +56,7 @@ class EnsembleWeights:
     gap_scales: npt.NDArray[np.float64] | None = None
     trace: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     notes: tuple[str, ...] = ()
+    fitted_on: str = ""
 
     def of_packed(self, packed: PackedRanks) -> "EnsembleWeights":
         """Return these weights with models and relations in ``packed``'s order; refuse ranks they do not belong to."""
@@ -113,6 +115,7 @@ class EnsembleWeights:
             "input": self.input,
             "settings": self.settings,
             "notes": list(self.notes),
+            "fitted_on": self.fitted_on,
             "gap_scales": None if self.gap_scales is None else self.gap_scales.tolist(),
             "grouping": self.grouping.scheme,
             "relations": [
@@ -182,6 +185,7 @@ class EnsembleWeights:
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64).reshape(len(models)),
             trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
             notes=tuple(value["notes"]),
+            fitted_on=str(value.get("fitted_on", "")),
         )
 
     def save(self, path: Path) -> None:

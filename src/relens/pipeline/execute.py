@@ -2,33 +2,32 @@
 
 from collections.abc import Collection
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from relens import __version__
-from relens.comparison import Comparison, compare
+from relens.comparison import Comparison, compare, parse_spec
 from relens.data.catalog import load
 from relens.data.dataset import Dataset
 from relens.ensemble.fit import FitSettings
 from relens.errors import InputError, nearest
-from relens.files import read_json, write_json
+from relens.files import locked, read_json, write_json
 from relens.models import resolve_name, resolve_options
 from relens.pipeline.plan import Plan
+from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import Listener, train_model, train_side_by_side, trained_model
 from relens.progress import SILENT, Progress
-from relens.ranks.export import Ranker
-from relens.run import RECORD, Run
+from relens.run import COMPARISON, RECORD, Run, is_name
 from relens.training.presets import resolve
 from relens.training.settings import FIELDS, TrainSettings
 from relens.training.trained import TrainedModel
 
-COMPARISON = "comparison.json"
-
 
 def execute(
     plan: Plan,
-    path: Path,
+    path: Path | None,
     *,
     device: Any,
     jobs: int = 1,
@@ -37,15 +36,15 @@ def execute(
     report: bool = True,
     progress: Progress = SILENT,
     listener: Listener = lambda name, record: None,
-) -> Comparison:
-    """Do what a plan says in the run at ``path``, and return how models and methods compare on test.
+) -> tuple[Run, Comparison]:
+    """Do what a plan says, and return the run, and how models and methods compare on test.
 
     The same call goes on where an interrupted one stopped. A stage is done again where anything it is made from has
     changed; a model with other settings is refused, as training may have taken hours.
 
     Args:
         plan: what to do.
-        path: of the run; it is made if it is not there.
+        path: of the run, which is made if it is not there; None for ``runs/`` and the name of the data set.
         device: torch device that models are trained and run on.
         jobs: processes that train side by side on the CPU, and workers of the search.
         force: stages to do again.
@@ -54,24 +53,26 @@ def execute(
         progress: where to show it.
         listener: is handed the records of training; it may be called in other processes.
     """
-    _check_stages(force)
+    _check(plan, force, report)
     dataset = load(plan.dataset, offline=offline, progress=progress)
     settings = settings_of(plan, dataset.name, on_cpu=device.type == "cpu")
-    run = open_or_create(path, dataset)
-    trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
-    ranked = Stage(run, "rank", {name: [model.result, model.fingerprint] for name, model in trained.items()})
-    if "rank" in force or not (ranked.complete and run.has_ranks("valid") and run.has_ranks("test")):
-        ranked.begin()
-        _rank(run, dataset, trained, device, progress)
-        ranked.done()
-    searched = Stage(run, "search", [ranked.digest, plan.methods, plan.seed, __version__])
-    if "search" in force or not (searched.complete and (run.path / COMPARISON).is_file()):
-        searched.begin()
-        _search(run, plan, jobs, progress)
-        searched.done()
-    if report:
-        _report(run, Stage(run, "report", searched.digest), "report" in force, progress)
-    return Comparison.from_json(read_json(run.path / COMPARISON, "comparison"))
+    run = open_or_create(path or Path("runs") / dataset.name, dataset)
+    with locked(run.path):
+        trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
+        made_from = [made_by(trained, device), dataset.fingerprint, __version__]
+        stage = Stage(run, "rank", made_from, lambda: _ranks(run))
+        if "rank" in force or not stage.complete:
+            stage.begin()
+            rank_models(run, dataset, trained, device=device, force=True, progress=progress)
+            stage.done()
+        stage = Stage(run, "search", [_ranks(run), plan.methods, plan.seed, __version__], lambda: _results(run))
+        if "search" in force or not stage.complete:
+            stage.begin()
+            _search(run, plan, jobs, progress)
+            stage.done()
+        if report:
+            _report(run, "report" in force, progress)
+        return run, Comparison.from_json(read_json(run.path / COMPARISON, "comparison"))
 
 
 def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
@@ -130,7 +131,7 @@ def _train(
     if force:
         for name in settings:
             run.forget_model(name)
-    missing = {name: asked for name, asked in settings.items() if trained_model(run, name, asked) is None}
+    missing = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
     if device.type == "cpu":
         train_side_by_side(run, plan.dataset, missing, jobs=jobs, listener=listener)
     else:
@@ -138,15 +139,6 @@ def _train(
             folder = run.model_path(name)
             train_model(dataset, plan.dataset, asked, folder, device=device, log=partial(listener, name))
     return {name: TrainedModel.open(run.model_path(name) / "trained") for name in settings}
-
-
-def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], device: Any, progress: Progress) -> None:
-    """Rank the validation and test queries with all models."""
-    ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
-    with Run.receive_ranks(run.path, dataset.name, force=True) as folder:
-        scales = ranker.fit_scales()
-        for split in ("valid", "test"):
-            ranker.pack(split, folder / split, scales, progress=progress)
 
 
 def _search(run: Run, plan: Plan, jobs: int, progress: Progress) -> None:
@@ -165,16 +157,38 @@ def _file_name(method: str) -> str:
     return method.replace(":", "+").replace(",", "+").replace("=", "-").replace(" (ensemble)", "+ensemble")
 
 
-def _report(run: Run, stage: Stage, force: bool, progress: Progress) -> None:
+def _report(run: Run, force: bool, progress: Progress) -> None:
     from relens.report import write_report
 
-    if force or not (stage.complete and (run.path / "report").is_dir()):
+    page = run.path / "report" / "index.html"
+    stage = Stage(run, "report", [_results(run), __version__], page.is_file)
+    if force or not stage.complete:
         stage.begin()
-        write_report(run, run.path / "report", progress=progress)
+        write_report(run, page.parent, progress=progress)
         stage.done()
 
 
-def _check_stages(names: Collection[str]) -> None:
-    for name in names:
+def _ranks(run: Run) -> dict[str, Any]:
+    """Return the identity of the run's ranks."""
+    return {split: run.ranks(split).digest for split in ("valid", "test") if run.has_ranks(split)}
+
+
+def _results(run: Run) -> list[str]:
+    """Return the identity of what the search left: digests of the comparison and of all weights."""
+    paths = [run.path / COMPARISON, *map(run.weights_path, run.weights_names())]
+    return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
+
+
+def _check(plan: Plan, force: Collection[str], report: bool) -> None:
+    """Refuse now what would be refused after hours of training."""
+    for name in force:
         if name not in STAGES:
             raise InputError(f"unknown stage {name!r}; {nearest(name, STAGES)}")
+    for method in plan.methods:
+        parse_spec(method, FitSettings())
+        if not is_name(_file_name(method)):
+            raise InputError(f"the weights of {method!r} cannot be kept: its settings have signs that file names lack")
+    if report:
+        from relens.report import check_extra
+
+        check_extra()

@@ -74,7 +74,9 @@ def read_plan(path: Path) -> Plan:
     for key, kind in _KINDS.items():
         if key in values:
             plan = replace(plan, **{key: _typed(path, key, values.pop(key), kind)})
-    changes = _texts(values.pop("set", {}))
+    changes = _texts(_typed(path, "set", values.pop("set", {}), dict))
+    if not plan.models or len(set(plan.models)) < len(plan.models):
+        raise InputError(f"{path}: models are {list(plan.models)}, expected one or more different names")
     if values:
         key = next(iter(values))
         raise InputError(f"{path}: unknown key {key!r}; {nearest(key, [*_KEYS, *plan.models])}")
@@ -91,7 +93,7 @@ def _typed(path: Path, key: str, value: Any, kind: type) -> Any:
     if kind is list and isinstance(value, list) and all(type(entry) is str for entry in value):
         return tuple(value)
     if kind is list or type(value) is not kind:
-        expected = {str: "a text", list: "a list of texts", int: "a whole number"}[kind]
+        expected = {str: "a text", list: "a list of texts", int: "a whole number", dict: "a table"}[kind]
         raise InputError(f"{path}: {key} is {value!r}, expected {expected}")
     return value
 

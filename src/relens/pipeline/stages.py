@@ -1,6 +1,7 @@
 """Stages of a run that are complete and unchanged are not done again."""
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -12,25 +13,33 @@ STAGES = ("train", "rank", "search", "report")
 
 
 class Stage:
-    """A stage and what it is made from; once it is complete, the run keeps a digest of that.
+    """A stage, what it is made from, and how to look up what it left.
 
-    Attributes:
-        digest: of what the stage is made from, for the stages that are made from it.
+    The run keeps a digest of the first and the second once the stage is complete. The stage is done again where either
+    has changed: another command may have replaced what it left.
     """
 
-    def __init__(self, run: Run, name: str, made_from: Any) -> None:
-        self.digest = sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
-        self._path = run.path / "stages" / f"{name}.json"
+    def __init__(self, run: Run, name: str, made_from: Any, left: Callable[[], Any]) -> None:
+        self._made_from, self._left = _digest(made_from), left
+        self._records = [run.path / "stages" / f"{later}.json" for later in STAGES[STAGES.index(name) :]]
 
     @property
     def complete(self) -> bool:
-        """Whether the stage was completed from the very same inputs."""
-        return self._path.is_file() and bool(read_json(self._path, "stage").get("made_from") == self.digest)
+        """Whether the stage was completed from the very same inputs, and what it left is still there."""
+        if not self._records[0].is_file():
+            return False
+        record = read_json(self._records[0], "stage")
+        return bool(record.get("made_from") == self._made_from and record.get("left") == _digest(self._left()))
 
     def begin(self) -> None:
-        """Forget that the stage was complete, before anything it made is replaced."""
-        self._path.unlink(missing_ok=True)
+        """Forget that this stage and those after it were complete, before anything is replaced."""
+        for record in reversed(self._records):
+            record.unlink(missing_ok=True)
 
     def done(self) -> None:
-        """Take note that the stage is complete; all it wrote is on the disk."""
-        write_json(self._path, {"made_from": self.digest})
+        """Take note that the stage is complete; all it left is on the disk."""
+        write_json(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -12,6 +12,7 @@ from relens.data.catalog import load
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
+from relens.files import locked
 from relens.run import Run
 from relens.training.checkpoint import remove_checkpoints
 from relens.training.fit import fit, new_model
@@ -24,17 +25,22 @@ Listener = Callable[[str, Record], None]
 """Is handed the name of a model and a record of its log."""
 
 
-def trained_model(run: Run, name: str, settings: TrainSettings) -> TrainedModel | None:
-    """Return the model of that name if its training is complete; one with other settings is refused."""
+def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset) -> TrainedModel | None:
+    """Return the model of that name if its training is complete; one with other settings or data is refused."""
     folder = run.model_path(name)
     if not (folder / "trained").is_dir():
         return None
     trained = TrainedModel.open(folder / "trained")
+    if trained.fingerprint != dataset.fingerprint:
+        raise InputError(
+            f"{folder} was trained on {trained.source} as it was then (fingerprint {trained.fingerprint}), not on what "
+            f"{dataset.name} is now ({dataset.fingerprint}): choose another run, or remove {folder} to train it again"
+        )
     if trained.settings != settings:
         changed = [key for key, value in settings.as_dict().items() if value != trained.settings.as_dict()[key]]
         raise InputError(
-            f"{folder} was trained with other settings ({', '.join(changed)} differ): train it again with --force, or "
-            f"choose another run or name"
+            f"{folder} was trained with other settings ({', '.join(changed)} differ): choose another run or name, or "
+            f"remove {folder} to train it again"
         )
     return trained
 
@@ -57,12 +63,13 @@ def train_model(
         raise InputError(f"{dataset.name!r} has no validation triples, which choose the best parameters: hold some out")
     known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
-    result = fit(
-        model, dataset.train, settings, folder=folder, log=log,
-        validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
-    )  # fmt: skip
-    trained = save_trained(model, settings, result, dataset, source, folder / "trained")
-    remove_checkpoints(folder)
+    with locked(folder):
+        result = fit(
+            model, dataset.train, settings, folder=folder, log=log,
+            validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
+        )  # fmt: skip
+        trained = save_trained(model, settings, result, dataset, source, folder / "trained")
+        remove_checkpoints(folder)
     return trained
 
 

@@ -19,7 +19,7 @@ from relens.prediction.confidence import Confidence
 from relens.prediction.facts import Facts
 from relens.prediction.names import Names, the_direction
 from relens.prediction.records import Prediction, Predictions, Vote
-from relens.prediction.scoring import Scorer
+from relens.prediction.scoring import LoadedModels
 from relens.prediction.standing import Place, Standing
 from relens.progress import SILENT, Progress
 from relens.run import Run
@@ -49,12 +49,12 @@ class Predictor:
         run: where models, weights and validation ranks are.
         dataset: the graph.
         weights: of each group.
-        scorer: the models; only those with a weight in a question asked so far are loaded.
+        models: of the run; only those with a weight in a question asked so far are loaded.
     """
 
     def __init__(self, run: Run, dataset: Dataset, weights: EnsembleWeights, device: "torch.device | str") -> None:
         self.run, self.dataset, self.weights = run, dataset, weights
-        self.scorer = Scorer(run, dataset, device)
+        self.models = LoadedModels(run, dataset, device)
         self._names = Names(dataset)
         self._facts = Facts.of_dataset(dataset)
         self._shares = weights.normalised()  # (G, N)
@@ -71,8 +71,10 @@ class Predictor:
             device: where models run. Ranks equal those of the evaluation on the device the run was ranked on.
         """
         run = run if isinstance(run, Run) else Run.open(run)
-        found = EnsembleWeights.load(_weights_path(run, weights))
-        return cls(run, _graph(run, found), found, device)
+        found = EnsembleWeights.load(run.default_weights(weights))
+        dataset = _graph(run, found)
+        _check_ranks(run, found)
+        return cls(run, dataset, found, device)
 
     def predict(
         self, *, relation: str, head: str | None = None, tail: str | None = None, top: int = 10, known: Known = "mark"
@@ -82,8 +84,9 @@ class Predictor:
         Args:
             relation: its label.
             head, tail: the entity asked about, one of the two; its label or readable name.
-            top: how many answers.
-            known: ``drop`` leaves facts of the data set out, ``mark`` shows them too and says which split has them.
+            top: how many new answers.
+            known: ``drop`` leaves facts of the data set out; ``mark`` shows the best of them, at most ``top``, in
+                addition, and says which split has them.
         """
         _check(top, known)
         asked = self._asked(head, tail, relation)
@@ -100,7 +103,7 @@ class Predictor:
         shown, total = (progress, len(queries)) if isinstance(queries, Sized) else (SILENT, 0)
         waiting = iter(queries)
         with shown.task("predicting", total) as advance:
-            while batch := [self.resolve(*query) for query in islice(waiting, self.scorer.rows)]:
+            while batch := [self.resolve(*query) for query in islice(waiting, self.models.rows)]:
                 for asked, standing in zip(batch, self._standings(batch), strict=True):
                     yield self._predictions(asked, standing, top, known)
                 advance(len(batch))
@@ -124,7 +127,7 @@ class Predictor:
         return int(self._groups[asked.relation, asked.direction])
 
     def _standings(self, batch: list[_Asked]) -> list[Standing]:
-        """Score up to ``scorer.rows`` queries, each with the models that have a weight in its group."""
+        """Score up to ``models.rows`` queries, each with the models that have a weight in its group."""
         table = self.weights.table[[self._group(asked) for asked in batch]]  # (b, N)
         columns = np.array([(asked.anchor, asked.relation, asked.direction, 0, 0) for asked in batch]).T
         queries = Queries.from_columns(columns)  # what is asked for has no answer and no triple
@@ -132,7 +135,7 @@ class Predictor:
         for model, of_model in zip(self.weights.models, table.T, strict=True):
             asking = np.flatnonzero(of_model)
             if len(asking):
-                scores = self.scorer.scores(model, queries[asking])
+                scores = self.models.scores(model, queries[asking])
                 for position, row in zip(asking, scores, strict=True):
                     rows[position].append(row)
         return [self._standing(asked, np.stack(row)) for asked, row in zip(batch, rows, strict=True)]
@@ -188,23 +191,9 @@ class Predictor:
 
 def _check(top: int, known: str) -> None:
     if top < 1:
-        raise InputError(f"top is {top}, expected at least 1: how many answers to return")
+        raise InputError(f"top is {top}, expected at least 1: how many new answers to return")
     if known not in KNOWN:
         raise InputError(f"unknown way {known!r} to treat known facts; {nearest(known, KNOWN)}")
-
-
-def _weights_path(run: Run, name: str | None) -> Path:
-    """Return the file of the weights asked for: by default ``dsc``, or the only ones there are."""
-    names = run.weights_names()
-    if not names:
-        raise WeightsError(f"{run.path} has no weights yet: search them with `relens search {run.path}`")
-    if name is None:
-        if "dsc" not in names and len(names) > 1:
-            raise WeightsError(f"{run.path} has the weights {', '.join(names)} and none called dsc: choose one of them")
-        name = "dsc" if "dsc" in names else names[0]
-    if name not in names:
-        raise WeightsError(f"{run.path} has no weights {name!r}; {nearest(name, names)}")
-    return run.weights_path(name)
 
 
 def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
@@ -220,7 +209,12 @@ def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
             f"{run.path} has weights of {', '.join(needed)}, but no trained model {missing[0]!r}: predictions need the "
             f"models themselves, not their ranks alone. Train it with `relens train`, or choose other weights."
         )
-    source = TrainedModel.open(run.model_path(needed[0]) / "trained").source
+    trained = {model: TrainedModel.open(run.model_path(model) / "trained") for model in needed}
+    ranked = (run.made_by() or {}).get("models", {})
+    for model, found in trained.items():
+        if ranked.get(model, found.digest) != found.digest:
+            raise InputError(f"{run.path}: {model} was trained again after the run was ranked: {_again(run)}")
+    source = trained[needed[0]].source
     try:
         dataset = load(source)
     except DatasetError as error:
@@ -231,3 +225,21 @@ def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
             f"graph ({dataset.fingerprint}): train, rank and search again, or put the old graph back"
         )
     return dataset
+
+
+def _check_ranks(run: Run, weights: EnsembleWeights) -> None:
+    """Refuse weights that were fitted on other validation ranks than the run has now."""
+    if not (weights.fitted_on and run.has_ranks("valid")):
+        return
+    valid = run.ranks("valid")
+    if weights.models != valid.models and set(weights.models) <= set(valid.models):
+        valid = valid.select_models(weights.models)
+    if weights.fitted_on != valid.digest:
+        raise WeightsError(
+            f"{run.path}: the weights were fitted on other validation ranks ({weights.fitted_on}) than the run has now "
+            f"({valid.digest}): {_again(run)}"
+        )
+
+
+def _again(run: Run) -> str:
+    return f"rank and search again, e.g. `relens rank {run.path} --force; relens search {run.path}`"

@@ -1,4 +1,4 @@
-"""Files of questions: tab-separated lines ``entity relation direction``, or JSON objects with those keys."""
+"""Files of questions: tab-separated lines ``anchor relation direction``, or JSON objects with those keys."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from relens.data.tsv import read_lines
 from relens.errors import InputError, RelensError
 from relens.prediction.predictor import Predictor, Question
 
-FIELDS = ("entity", "relation", "direction")
+FIELDS = ("anchor", "relation", "direction")
 EXPECTED = f"{', '.join(FIELDS)} (what is asked for: {' or '.join(DIRECTIONS)})"
 
 
@@ -57,4 +57,4 @@ def _from_json(line: str, where: str) -> Question:
     missing = [field for field in FIELDS if not isinstance(value.get(field), str)]
     if missing:
         raise InputError(f"{where}: no text under {missing[0]!r} in {line}; expected an object with {EXPECTED}")
-    return value["entity"], value["relation"], value["direction"]
+    return value["anchor"], value["relation"], value["direction"]

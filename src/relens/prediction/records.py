@@ -56,7 +56,7 @@ class Predictions(Sequence[Prediction]):
         relation: label of the relation.
         direction: what is asked for, ``tail`` or ``head``.
         candidates: how many entities were ranked, known answers not counted.
-        answers: the predictions.
+        answers: the predictions; known facts come in addition to the new answers asked for.
     """
 
     anchor: str
@@ -91,11 +91,11 @@ class Predictions(Sequence[Prediction]):
     def to_json(self) -> dict[str, Any]:
         """Return the query and its answers as plain JSON values."""
         return {
-            "entity": self.anchor,
+            "anchor": self.anchor,
             "relation": self.relation,
             "direction": self.direction,
             "candidates": self.candidates,
-            "predictions": self.to_records(),
+            "answers": self.to_records(),
         }
 
     def to_pandas(self) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relens.models.base import KGEModel
 
 
-class Scorer:
+class LoadedModels:
     """The trained models of a run on one device.
 
     Attributes:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.ensemble.inputs import ADVANTAGE_LIMIT, Input, cost_table
-from relens.ranks.packing import UNITS_PER_MEAN_GAP, scale_gaps
+from relens.ranks.packing import MAX_GAP, UNITS_PER_MEAN_GAP, scale_gaps
 
 
 class Place(NamedTuple):
@@ -59,23 +59,26 @@ class Standing:
         return int(np.sum(~self.known))
 
     def best(self, top: int, *, with_known: bool) -> list[tuple[int, Place]]:
-        """Return the ids and places of the best ``top`` entities, best first; of equals, the smaller sum, then id."""
-        chosen = _smallest(self.cost, ~self.known, top)
-        if with_known:
-            chosen = np.concatenate([chosen, _smallest(self.cost, self.known, top)])
-        placed = [(self.place(entity), entity) for entity in chosen.tolist()]
-        placed.sort(key=lambda pair: (pair[0].rank, self.cost[pair[1]], pair[1]))
-        return [(entity, place) for place, entity in placed[:top]]
+        """Return the ids and places of the best ``top`` candidates; with known answers, ``top`` of those in addition.
+
+        All in one list, best first; of equal ranks, the smaller sum comes first, then the smaller id.
+        """
+        if self.table is None:
+            beaten = np.zeros(len(self.known), dtype=np.int64)
+            placed = self._first(~self.known, top, beaten)
+            placed += self._first(self.known, top, beaten) if with_known else []
+        else:
+            placed = [(self.place(entity), entity) for entity in _smallest(self.cost, ~self.known, top).tolist()]
+            placed += self._first(self.known, top) if with_known else []
+        placed.sort(key=self._order)
+        return [(entity, place) for place, entity in placed]
 
     def place(self, entity: int) -> Place:
         """Return where an entity stands among the candidates, itself included, other known answers removed."""
-        rivals = ~self.known
-        rivals[entity] = False
         if self.table is None:
-            gaps = scale_gaps(self.scores[:, rivals], self.scores[:, [entity]], self.gap_scales)
-            advantage = self.weights @ gaps.astype(np.int64)
-            return Place(int(np.sum(advantage > 0)), int(np.sum(advantage == 0)))
-        own = self.cost[entity]
+            return self._behind(self._lead(entity), entity)
+        rivals, own = ~self.known, self.cost[entity]
+        rivals[entity] = False
         # One more candidate makes ranks worse, if anything: who is behind without it stays behind.
         rivals &= self.cost <= own
         cost = self._cost_beside(entity, rivals) if self.known[entity] else self.cost[rivals]
@@ -94,6 +97,70 @@ class Standing:
         """
         unit = {"rank": 2, "score": UNITS_PER_MEAN_GAP}.get(self.name, ADVANTAGE_LIMIT)
         return -float(self.cost[entity]) / unit / int(self.weights.sum())
+
+    def _first(
+        self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None
+    ) -> list[tuple[Place, int]]:
+        """Return the ``top`` of some entities by their ranks, where no sum orders them: what looks best is placed first.
+
+        It ends when none of the rest can have a better rank than those found, by what is certain about them.
+
+        Args:
+            among: whom to choose from, (E,).
+            top: how many.
+            beaten: twice the placed candidates ahead of each entity, plus those level with it, (E,); is added to.
+        """
+        ids = _smallest(self.cost, among, len(among))
+        certain, scores = self._certainly_ahead(ids), self.scores[:, ids]
+        waiting = np.ones(len(ids), dtype=bool)
+        found: list[tuple[Place, int]] = []
+        while waiting.any():
+            least = certain if beaten is None else np.maximum(certain, beaten[ids])
+            at = int(np.argmin(np.where(waiting, least, np.iinfo(np.int64).max)))
+            entity = int(ids[at])
+            if len(found) >= top and (least[at], self.cost[entity], entity) > self._order(found[top - 1]):
+                break
+            alike = waiting & np.all(scores == self.scores[:, [entity]], axis=0)
+            waiting &= ~alike
+            if beaten is None:
+                place = self.place(entity)
+            else:
+                lead = self._lead(entity)
+                place = self._behind(lead, entity)
+                if not self.known[entity]:
+                    beaten += alike.sum() * (2 * (lead < 0) + (lead == 0))
+            found += [(place, same) for same in ids[alike][:top].tolist()]
+            found.sort(key=self._order)
+        return found[:top]
+
+    def _order(self, placed: tuple[Place, int]) -> tuple[int, float, int]:
+        """Return what a list is sorted by: the doubled rank, the sum, the id."""
+        (ahead, tied), entity = placed
+        return 2 * ahead + tied, self.cost[entity], entity
+
+    def _certainly_ahead(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return twice a number of candidates that are certainly ahead of each of k entities, (k,)."""
+        sure = np.ones(len(self.known), dtype=bool)
+        if self.table is None:
+            units = self.scores / self.gap_scales[:, None]
+            # No gap within this window is cut off, and rounding moves it by one unit at most.
+            sure = np.all(np.abs(units - np.median(units, axis=1, keepdims=True)) < MAX_GAP // 2, axis=0)
+            slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
+            worst = self.cost[sure & ~self.known] + slack
+        else:
+            worst = self._weighed(self.doubled[:, ~self.known] + 2 * bool(self.known.any()))
+        return 2 * np.searchsorted(np.sort(worst), self.cost[ids], side="left") * sure[ids]
+
+    def _behind(self, lead: npt.NDArray[np.int64], entity: int) -> Place:
+        """Count the candidates other than an entity by their lead over it, (E,)."""
+        theirs = lead[~self.known]
+        return Place(int(np.sum(theirs > 0)), int(np.sum(theirs == 0)) - int(not self.known[entity]))
+
+    def _lead(self, entity: int) -> npt.NDArray[np.int64]:
+        """Return by how much each entity is ahead of one, by weighted gaps of scores, (E,)."""
+        gaps = scale_gaps(self.scores, self.scores[:, [entity]], self.gap_scales)
+        lead: npt.NDArray[np.int64] = self.weights @ gaps.astype(np.int64)
+        return lead
 
     def _cost(self) -> npt.NDArray[Any]:
         """Return what the candidates are ordered by, (E,), less is better; whole numbers unless scores are weighed."""

@@ -7,6 +7,7 @@ are exact for every α ≥ 0, α ≠ 0, every subset of the models and every str
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,22 @@ class PackedRanks:
     def n_contested(self) -> int:
         """K."""
         return int(self.offsets[-1])
+
+    @property
+    def digest(self) -> str:
+        """The identity of the contents: models, queries and where every model ranks the answers."""
+        parts = sha256("\n".join([*self.models, self.provenance.fingerprint, self.provenance.split]).encode())
+        queries = self.queries
+        for array in (
+            queries.anchor,
+            queries.relation,
+            queries.direction,
+            self.answer,
+            self.always_ahead,
+            self.offsets,
+        ):
+            parts.update(np.ascontiguousarray(array).data)
+        return parts.hexdigest()[:16]
 
     def model_index(self, name: str) -> int:
         """Return the position of a model, or say which names there are."""

@@ -126,20 +126,11 @@ def _curve(steps: Trace, method: str, searcher: str, trials: int, workers: int =
 
 def curves_to_json(curves: list[Curve], valid: PackedRanks) -> dict[str, Any]:
     """Return the curves and what they were measured on as plain JSON values."""
-    return {"kind": KIND, "format": FORMAT, "of": _identity(valid), "curves": [asdict(curve) for curve in curves]}
+    return {"kind": KIND, "format": FORMAT, "of": valid.digest, "curves": [asdict(curve) for curve in curves]}
 
 
 def curves_from_json(value: dict[str, Any], valid: PackedRanks) -> list[Curve] | None:
     """Return the curves kept, or None where they are of another format or of other ranks."""
-    if (value.get("kind"), value.get("format"), value.get("of")) != (KIND, FORMAT, _identity(valid)):
+    if (value.get("kind"), value.get("format"), value.get("of")) != (KIND, FORMAT, valid.digest):
         return None
     return [Curve(**curve) for curve in value["curves"]]
-
-
-def _identity(valid: PackedRanks) -> dict[str, Any]:
-    return {
-        "dataset": valid.provenance.fingerprint,
-        "queries": valid.queries.fingerprint(),
-        "models": list(valid.models),
-        "contested": valid.n_contested,
-    }

@@ -23,6 +23,8 @@ LARGEST = 40
 """Relations that a figure shows; the table has all."""
 ROW = 0.235
 """Inches per row of labels."""
+_LINE, _HANDLE = 100, 7
+"""Characters that fit beside each other above a figure; as many as the handle of a legend's entry takes."""
 _NUMBERS_UP_TO = 7
 """Models beside each other whose cells have room for a number."""
 
@@ -114,8 +116,6 @@ def draw_relations(spread: Mapping[str, Any], ours: Mapping[str, float], folder:
     """Draw the MRR of every model, and of the ensemble (``ours``, by relation), on the largest relations."""
     from matplotlib.figure import Figure
 
-    models = spread["models"]
-    legend = shortened(models, 20)
     models = spread["models"]
     legend = shortened(models, 20)
     ordered = sorted(spread["relations"].items(), key=lambda item: -item[1]["queries"])[:LARGEST]
@@ -236,7 +236,10 @@ def _narrow(models: Sequence[str]) -> bool:
 
 
 def _legend_above(figure: "Figure", axes: "Axes", columns: int = 6) -> None:
+    """Put the legend above the panels: in one line where the labels are short, in ``columns`` otherwise."""
     handles, labels = axes.get_legend_handles_labels()
+    one_line = sum(map(len, labels)) + _HANDLE * len(labels) <= _LINE
     figure.legend(
-        handles, labels, loc="outside upper left", ncols=min(columns, len(labels)), columnspacing=1.4, handletextpad=0.5
-    )
+        handles, labels, loc="outside upper left", ncols=len(labels) if one_line else min(columns, len(labels)),
+        columnspacing=1.4, handletextpad=0.5,
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """What a report is made of: everything a run holds, gathered once; what it lacks is said in words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,12 @@ from relens.data.catalog import load
 from relens.data.dataset import Dataset
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RelensError
-from relens.evaluation import Evaluation, model_ranks
+from relens.evaluation import Evaluation
 from relens.files import read_json, write_json
 from relens.progress import SILENT, Progress
-from relens.ranks.metrics import mrr
 from relens.ranks.packed import PackedRanks
-from relens.run import Run
+from relens.run import COMPARISON, Run
 from relens.training.journal import LOG, read_log
-
-COMPARISON = "comparison.json"
-_SAME = 1e-9
-"""Two MRRs of the same ranks agree far more closely than this, those of other ranks do not."""
 
 
 @dataclass(frozen=True)
@@ -65,24 +61,28 @@ class Material:
         return next(evaluation for evaluation in self.comparison.evaluations if evaluation.name == name)
 
     def weights_of(self, method: str) -> tuple[str, EnsembleWeights] | None:
-        """Return name and weights of the headline ensemble if it is of that method, or of the last one that is."""
-        names = [name for name in self.comparison.weights if _is(self, name, method)]
+        """Return name and weights of the ensemble if it is of that method, else of the one most like it that is.
+
+        Weights that are applied to what the ensemble's are applied to come first, and of those, the last compared.
+        """
+        weights = self.comparison.weights
+        names = [name for name in weights if _is(self, name, method)]
         if not names:
             return None
-        name = self.ensemble if self.ensemble in names else names[-1]
-        return name, self.comparison.weights[name].of_packed(self.test)
+        alike = [name for name in names if weights[name].input == weights[self.ensemble].input]
+        name = self.ensemble if self.ensemble in names else (alike or names)[-1]
+        return name, weights[name].of_packed(self.test)
 
 
 def gather(run: Run, *, progress: Progress = SILENT) -> Material:
     """Collect what a run holds; a run that was never compared is, and the comparison kept in it."""
     valid, test = run.ranks("valid"), run.ranks("test")
-    comparison = _kept_comparison(run, test)
+    comparison = _kept_comparison(run, valid, test)
     if comparison is None:
         comparison = compare(valid, test, jobs=cpu_count(), progress=progress)
         write_json(run.path / COMPARISON, comparison.to_json())
     models = comparison.spread["models"]
-    if tuple(models) != test.models:
-        valid, test = valid.select_models(models), test.select_models(models)
+    valid, test = _of_models(valid, models), _of_models(test, models)
     trainings = {name: _training(run, name) for name in models if (run.path / "models" / name / LOG).is_file()}
     dataset, without = _dataset(run, test)
     missing = list(comparison.notes)
@@ -97,7 +97,7 @@ def _is(material: Material, name: str, method: str) -> bool:
     return material.comparison.weights[name].settings.get("method") == method
 
 
-def _kept_comparison(run: Run, test: PackedRanks) -> Comparison | None:
+def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:
     """Return the comparison kept in the run; None where there is none to read, or where it is of other ranks."""
     path = run.path / COMPARISON
     if not path.is_file():
@@ -106,13 +106,17 @@ def _kept_comparison(run: Run, test: PackedRanks) -> Comparison | None:
         comparison = Comparison.from_json(read_json(path, "comparison"))
     except (InputError, KeyError, TypeError, AttributeError):
         return None  # of another version, or damaged: it follows from the ranks
-    best = comparison.best_single
-    recorded = next(evaluation for evaluation in comparison.evaluations if evaluation.name == best)
-    same_data = recorded.provenance == test.provenance and set(comparison.spread["models"]) <= set(test.models)
-    if not same_data or not comparison.weights:
+    models = comparison.spread["models"]
+    same_data = all(evaluation.provenance == test.provenance for evaluation in comparison.evaluations)
+    if not (comparison.weights and same_data and set(models) <= set(valid.models) & set(test.models)):
         return None
-    found = mrr(model_ranks(test, best).realistic)
-    return comparison if abs(found - recorded.overall.mrr) < _SAME else None
+    ranks = {"valid": _of_models(valid, models).digest, "test": _of_models(test, models).digest}
+    return comparison if comparison.ranks == ranks else None
+
+
+def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
+    """Return the ranks of some models in that order; ``packed`` itself where it has no others."""
+    return packed if packed.models == tuple(models) else packed.select_models(models)
 
 
 def _training(run: Run, name: str) -> Training:

@@ -13,6 +13,7 @@ from relens import __version__
 from relens.data.dataset import SPLITS, Dataset
 from relens.data.statistics import describe
 from relens.ensemble.inputs import INPUTS
+from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
 from relens.ranks.packed import TIE_RULE
 from relens.report.curves import Curve
@@ -27,11 +28,8 @@ GENERATOR = '<meta name="generator" content="relens'
 NOTHING = "–"
 _PACKAGES = ("numpy", "numba", "joblib", "matplotlib", "optuna", "scikit-learn", "torch")
 
-
-INPUT_WORDS = {name: f"ranks on the scale {name}" for name in INPUTS} | {
-    "rank": "ranks",
-    "score": "score gaps, each model's in units of its own",
-}
+INPUT_NAMES = {name: f"ranks on the scale {name}" for name in INPUTS} | {"rank": "ranks", "score": "score gaps"}
+INPUT_WORDS = INPUT_NAMES | {"score": "score gaps, each model's in units of its own"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def render(
     """Return the page, one HTML file that needs no other."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    folder = Path(__file__).parent
+    folder, simple = Path(__file__).parent, material.weights_of("simple")
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -73,6 +71,7 @@ def render(
         ensemble=material.ensemble,
         drawings=drawings,
         inputs=weight_inputs(material),
+        simple=simple[0] if simple else "",
         models=material.test.models,
         rows=rows,
         largest=LARGEST,
@@ -120,13 +119,24 @@ def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[s
     if ours.paired is not None:
         relative = f"{ours.paired.difference / best.overall.mrr:+.1%}".replace("%", "\N{NO-BREAK SPACE}%")
         numbers.append((_signed(ours.paired.difference), f"over {best.name} ({relative})"))
-    if simple is not None:
+    if simple is not None and simple[0] != ours.name:
         over = ours.overall.mrr - material.evaluation(simple[0]).overall.mrr
-        numbers.append((_signed(over), "over one weight vector for all relations"))
+        numbers.append((_signed(over), f"over {method_label(simple[0])}: {_of_simple(material, simple[1])}"))
     better = sum(row.significant and row.gain > 0 for row in tested)
     worse = sum(row.significant and row.gain < 0 for row in tested)
     numbers.append((f"{better} : {worse}", f"of {len(tested)} relations × directions clearly better : worse"))
     return numbers
+
+
+def _of_simple(material: Material, simple: EnsembleWeights) -> str:
+    """Say what ``simple`` is, and what else differs from the ensemble: the input."""
+    ours, theirs = material.comparison.weights[material.ensemble].input, simple.input
+    also = (
+        ""
+        if ours == theirs
+        else f", on {INPUT_NAMES[theirs]} where {method_label(material.ensemble)} has {INPUT_NAMES[ours]}"
+    )
+    return f"one weight vector for all relations{also}"
 
 
 def facts(material: Material) -> dict[str, str]:
@@ -151,7 +161,7 @@ def facts(material: Material) -> dict[str, str]:
 def comparison_grid(material: Material) -> Grid:
     """Return every model and method with its metrics, intervals, gain and p."""
     head = ("method", "MRR", f"{_share(LEVEL)} interval", "Hit@1", "Hit@3", "Hit@10", "mean rank",
-            "gain", "interval of the gain", "p")  # fmt: skip
+            f"gain over {material.comparison.best_single}", "interval of that gain", "p of that gain")  # fmt: skip
     names = [evaluation.name for evaluation in material.comparison.evaluations]
     rows = [_comparison_row(evaluation) for evaluation in material.comparison.evaluations]
     return Grid(head, rows, names.index(material.ensemble))

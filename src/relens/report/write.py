@@ -28,7 +28,7 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
             later reports until its ranks change.
         progress: where to show it.
     """
-    _check_extra()
+    check_extra()
     _check_vacant(folder)
     material = gather(run, progress=progress)
     found = _curves(material, curves, progress)
@@ -69,7 +69,8 @@ def _curves(material: Material, measure: bool, progress: Progress) -> list[Curve
     return kept or []
 
 
-def _check_extra() -> None:
+def check_extra() -> None:
+    """Refuse to begin where the packages are missing that a report is drawn and written with."""
     try:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401

@@ -16,6 +16,7 @@ from relens.serve.view import View
 from relens.serve.worker import Worker
 
 REFUSED: dict[int | str, dict[str, Any]] = {
+    403: {"model": Problem, "description": "A page from elsewhere asks."},
     404: {"model": Problem, "description": "An unknown name; the closest ones come with it."},
     422: {"model": Problem, "description": "A malformed request."},
 }
@@ -100,10 +101,7 @@ def _answers(
 
 def _answer(view: View, found: Found) -> dict[str, Any]:
     return {
-        "anchor": view.entity(found.anchor),
-        "relation": found.relation,
-        "direction": found.direction,
-        "candidates": found.candidates,
+        **found.to_json(),
+        "name": view.dataset.names.get(found.anchor),
         "weights": view.shares(found.relation, found.direction),
-        "answers": found.to_records(),
     }

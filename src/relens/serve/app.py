@@ -11,13 +11,11 @@ from relens.data.queries import DIRECTIONS
 from relens.prediction import Predictor
 from relens.serve.api import look_ups, predictions
 from relens.serve.guard import Guard
-from relens.serve.limits import Limits
+from relens.serve.limits import DEFAULT_LIMITS, Limits
 from relens.serve.pages import add_pages
 from relens.serve.refusals import add_refusals
 from relens.serve.view import View
 from relens.serve.worker import Worker
-
-DEFAULT_LIMITS = Limits()
 
 
 def create_app(

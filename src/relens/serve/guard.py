@@ -25,7 +25,7 @@ HEADERS = {
 
 
 class Guard:
-    """Middleware: the host a client asked for, the length of a body, security headers, no stack traces."""
+    """Middleware: whom a client asked for, the page it asks from, length of the body, security headers, no traces."""
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str] | None) -> None:
         self.app, self.limits, self.hosts = app, limits, hosts
@@ -47,6 +47,8 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers.get("host", ""))
+            if scope["path"].startswith("/api/"):
+                _check_page(headers)
             body = await self._read(headers, receive)
             if body is not None:
                 await self.app(scope, _replayed(body, receive), guarded)
@@ -85,6 +87,17 @@ class Guard:
         except TimeoutError:
             seconds = self.limits.body_seconds
             raise RefusedError(408, f"the body did not arrive within {seconds:g} s: send it again") from None
+
+
+def _check_page(headers: Headers) -> None:
+    """Refuse what a browser sends for another page than the service's own: it could not read the answer, but ask."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    # A browser that knows the page is this service's own is right, even if a proxy has changed the host since.
+    if site == "same-origin":
+        return
+    foreign = origin is not None and origin.rpartition("://")[2].lower() != headers.get("host", "").lower()
+    if foreign or site in ("cross-site", "same-site"):
+        raise RefusedError(403, "a page from elsewhere may not ask: use this service's own page, or a program")
 
 
 def _too_long(limit: int) -> RefusedError:

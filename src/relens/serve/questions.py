@@ -1,10 +1,11 @@
 """What a client may ask and what it is told: the shapes of requests and answers, with their limits."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from relens.data.queries import Direction
+from relens.prediction import Known
 
 LABEL_LIMIT = 500
 TOP_LIMIT = 1000
@@ -14,9 +15,7 @@ ANSWERS_LIMIT = 10_000
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=LABEL_LIMIT)]
 Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, the best first.")]
-Known = Annotated[
-    Literal["drop", "mark"], Field(description="Leave known facts out, or mark them with the split they are in.")
-]
+KnownFacts = Annotated[Known, Field(description="Leave known facts out, or mark them with the split they are in.")]
 
 
 class Query(BaseModel):
@@ -50,7 +49,7 @@ class PredictQuery(Query):
     """One query and how to answer it."""
 
     top: Top = 10
-    known: Known = "mark"
+    known: KnownFacts = "mark"
 
 
 class Batch(BaseModel):
@@ -60,7 +59,7 @@ class Batch(BaseModel):
 
     queries: list[Query] = Field(min_length=1, max_length=BATCH_LIMIT)
     top: Top = 10
-    known: Known = "mark"
+    known: KnownFacts = "mark"
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
@@ -82,13 +81,6 @@ class EntityQuery(BaseModel):
     limit: int = Field(default=12, ge=1, le=100)
 
 
-class Entity(BaseModel):
-    """An entity, with a readable name where the data set has one."""
-
-    label: str
-    name: str | None
-
-
 class Vote(BaseModel):
     """What one model says about one answer."""
 
@@ -105,14 +97,17 @@ class Answer(BaseModel):
     rank: int | float
     score: float | None
     known: str | None = Field(description="The split that holds the triple; null where it is not known.")
-    confidence: float | None
+    confidence: float | None = Field(
+        description="How often a missing answer stood here on validation; where none is missing, it means nothing."
+    )
     votes: list[Vote]
 
 
 class Prediction(BaseModel):
-    """The best answers to one query."""
+    """The best answers to one query: what ``relens predict --json`` writes, and a little more."""
 
-    anchor: Entity
+    anchor: str = Field(description="The label of the entity that was given.")
+    name: str | None = Field(description="Its readable name, where the data set has one.")
     relation: str
     direction: Direction = Field(description="The side that was asked for.")
     candidates: int

@@ -8,6 +8,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from relens.errors import InputError, RelensError
+from relens.serve.connections import ImpatientProtocol
+from relens.serve.limits import DEFAULT_LIMITS, Limits
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -51,19 +53,20 @@ def hosts_of(listener: socket.socket, host: str) -> frozenset[str] | None:
     return frozenset({*LOOPBACK_NAMES, host.lower(), listener.getsockname()[0]})
 
 
-def prepared(app: FastAPI) -> uvicorn.Server:
+def prepared(app: FastAPI, limits: Limits = DEFAULT_LIMITS) -> uvicorn.Server:
     """Return a server that is quiet, says nothing of itself, and finishes requests under way when it ends."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
+            http=ImpatientProtocol,
             log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=False,
             ws="none",
-            limit_concurrency=256,
-            timeout_keep_alive=10,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=limits.silent_seconds,
             timeout_graceful_shutdown=5,
         )
     )

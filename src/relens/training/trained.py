@@ -1,6 +1,7 @@
 """Trained models on disk: parameters, resolved settings, labels and the fingerprint of the data, never a pickle."""
 
 from dataclasses import asdict, dataclass
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from relens.models.base import KGEModel
 from relens.training.fit import FitResult
 from relens.training.settings import TrainSettings
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, RECORD, LABELS = "model.safetensors", "model.json", "labels.json"
 
 
@@ -32,6 +33,7 @@ class TrainedModel:
         dataset: name of the data set.
         source: what the data set was asked for as: a name, or a folder.
         fingerprint: of the data set, see ``Dataset.fingerprint``.
+        digest: of the parameters.
     """
 
     folder: Path
@@ -40,6 +42,7 @@ class TrainedModel:
     dataset: str
     source: str
     fingerprint: str
+    digest: str
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -73,11 +76,14 @@ def save_trained(
     record = {
         "result": asdict(result),
         "dataset": dataset.name,
-        "source": source,
+        # A folder is found again from any other one.
+        "source": str(Path(source).resolve()) if Path(source).is_dir() else source,
         "fingerprint": dataset.fingerprint,
     }
     with whole_folder(folder) as aside:
         save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
+        with (aside / TENSORS).open("rb") as file:
+            record["digest"] = file_digest(file, "sha256").hexdigest()[:16]
         write_json(aside / RECORD, {"format": FORMAT, "settings": settings.as_dict(), **record})
         write_json(aside / LABELS, _labels(dataset))
     return TrainedModel.open(folder)

@@ -7,6 +7,7 @@ const TRAIL_LIMIT = 8;
 const SUGGESTIONS = 12;
 const RELATIONS_SHOWN = 200;
 const EXAMPLES = 6;
+const CONFIDENCE = "confidence if missing";
 const at = (id) => document.getElementById(id);
 const sides = [...document.getElementsByName("side")];
 let relations = [];
@@ -189,8 +190,8 @@ function showFacts(facts, question) {
 }
 
 function showPrediction(prediction, question) {
-  const { anchor, relation, direction, candidates, answers, weights } = prediction;
-  const shown = { side: direction, anchor: anchor.name ?? anchor.label, relation };
+  const { anchor, name, relation, direction, candidates, answers, weights } = prediction;
+  const shown = { side: direction, anchor: name ?? anchor, relation };
   at("result-title").textContent = sentence(shown);
   const models = Object.keys(weights);
   at("result-note").textContent =
@@ -213,7 +214,7 @@ function percent(share) {
 
 function head(models, weights, confident) {
   const cells = [element("th", { scope: "col", class: "rank", text: "#" }), element("th", { scope: "col", text: "answer" })];
-  if (confident) cells.push(element("th", { scope: "col", class: "confidence", text: "confidence" }));
+  if (confident) cells.push(element("th", { scope: "col", class: "confidence", text: CONFIDENCE }));
   models.forEach((model, place) => {
     const share = element("span", { class: "share", text: percent(weights[model]) });
     cells.push(element("th", { scope: "col", class: `vote model-${place % 8}` }, element("span", { text: model }), " ", share));
@@ -230,7 +231,7 @@ function row(answer, context) {
   if (answer.known) cells[1].append(element("span", { class: "known", text: `known: ${answer.known}` }));
   if (confident) {
     const text = answer.confidence === null ? "–" : percent(answer.confidence);
-    cells.push(element("td", { class: "confidence", text, "data-name": "confidence" }));
+    cells.push(element("td", { class: "confidence", text, "data-name": CONFIDENCE }));
   }
   const votes = new Map(answer.votes.map((vote) => [vote.model, vote]));
   models.forEach((model, place) => cells.push(vote(votes.get(model), model, place, context)));

@@ -1,0 +1,38 @@
+"""Ranking with the trained models of a run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from relens.data.dataset import Dataset
+from relens.files import write_json
+from relens.progress import SILENT, Progress
+from relens.ranks.export import Ranker
+from relens.run import MADE_BY, Run
+from relens.training.trained import TrainedModel
+
+
+def rank_models(
+    run: Run,
+    dataset: Dataset,
+    trained: Mapping[str, TrainedModel],
+    *,
+    device: Any,
+    gaps: bool = True,
+    force: bool = False,
+    progress: Progress = SILENT,
+) -> None:
+    """Rank the validation and test queries with all models at once, and keep packed ranks and who made them.
+
+    Ranks that are there already are replaced only with ``force``.
+    """
+    with Run.receive_ranks(run.path, dataset.name, force=force) as folder:
+        ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
+        scales = ranker.fit_scales() if gaps else None
+        for split in ("valid", "test"):
+            ranker.pack(split, folder / split, scales, progress=progress)
+        write_json(folder / MADE_BY, made_by(trained, device))
+
+
+def made_by(trained: Mapping[str, TrainedModel], device: Any) -> dict[str, Any]:
+    """Return what ranks made by some models on a device say of their making."""
+    return {"device": device.type, "models": {name: model.digest for name, model in trained.items()}}
