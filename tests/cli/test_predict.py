@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 
@@ -9,7 +10,9 @@ from tests.cli.commands import fail, relens_process, succeed
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
+from relens.cli.predict import ranked_device  # noqa: E402
 from relens.prediction import Predictor  # noqa: E402
+from relens.run import MADE_BY, Run  # noqa: E402
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
 N = 12
@@ -38,7 +41,7 @@ def ring(tmp_path_factory):
 def asked(tmp_path):
     path = tmp_path / "asked.tsv"
     path.write_text(
-        "entity\trelation\tdirection\n" + "".join(f"s{i}\tnext\ttail\ns{i}\ttwice\thead\n" for i in range(N))
+        "anchor\trelation\tdirection\n" + "".join(f"s{i}\tnext\ttail\ns{i}\ttwice\thead\n" for i in range(N))
     )
     return path
 
@@ -60,11 +63,38 @@ def test_the_table_shows_answers_and_votes(ring):
     assert shown.err == ""
 
 
+def test_new_answers_are_counted_and_known_facts_come_in_addition(ring):
+    command = ("predict", ring, "--tail", "s4", "--relation", "twice", "--top", 1, "--device", "cpu")
+    shown = succeed(*command)  # s2 and s8 are known
+    assert [line.split()[4] for line in shown.out.splitlines() if " Station " in line].count("–") == 1
+    assert sum(" Station " in line for line in shown.out.splitlines()) == 2
+    assert "2 known facts, the best 1 shown" in shown.out
+    assert "known facts, the best" not in succeed(*command[:-4], "--top", 2).out
+    assert "known facts, the best" not in succeed(*command, "--known", "drop").out
+
+
+def test_the_device_is_that_of_the_ranking(ring, tmp_path, monkeypatch):
+    path = shutil.copytree(ring, tmp_path / "ring")
+    command = ("predict", path, "--head", "s4", "--relation", "next")
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        assert ranked_device(Run.open(path), "auto").type == "cpu"
+    assert succeed(*command).err == ""
+    record = path / "ranks" / MADE_BY
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"device": "cuda"}))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for device in ("auto", "cpu"):
+        outcome = succeed(*command, "--device", device)
+        assert f"{path} was ranked on cuda, its models now run on cpu: scores may differ" in outcome.err
+    record.unlink()
+    assert succeed(*command, "--device", "cpu").err == ""
+
+
 def test_json_holds_the_same(ring, tmp_path):
     command = ("predict", ring, "--tail", "station 7", "--relation", "twice", "--known", "drop", "--json")
     found = succeed(*command, "--device", "cpu").json
     assert found == Predictor.open(ring).predict(tail="s7", relation="twice", known="drop").to_json()
-    assert (found["entity"], found["direction"], len(found["predictions"])) == ("s7", "head", 10)
+    assert (found["anchor"], found["direction"], len(found["answers"])) == ("s7", "head", 10)
     outcome = succeed(*command, "--device", "cpu", "-o", tmp_path / "found.json")
     assert (outcome.out, json.loads((tmp_path / "found.json").read_text())) == ("", found)
 
@@ -72,7 +102,7 @@ def test_json_holds_the_same(ring, tmp_path):
 def test_a_file_is_answered_in_json_lines(ring, asked):
     lines = succeed("predict", ring, "--queries", asked, "--json", "--top", 2, "--device", "cpu").out.splitlines()
     found = [json.loads(line) for line in lines]
-    assert [(row["entity"], row["relation"], row["direction"]) for row in found] == [
+    assert [(row["anchor"], row["relation"], row["direction"]) for row in found] == [
         row for i in range(N) for row in ((f"s{i}", "next", "tail"), (f"s{i}", "twice", "head"))
     ]
     assert found[8] == Predictor.open(ring).predict(head="s4", relation="next", top=2).to_json()
@@ -89,7 +119,7 @@ def test_a_file_is_answered_in_tab_separated_lines(ring, asked, tmp_path):
     assert len(rows) == 3 * 2 * N
     first = Predictor.open(ring).predict(head="s0", relation="next", top=3, known="drop")
     for row, prediction in zip(rows, first, strict=False):
-        assert (row["entity"], row["answer"], row["name"]) == ("s0", prediction.entity, prediction.name)
+        assert (row["anchor"], row["answer"], row["name"]) == ("s0", prediction.entity, prediction.name)
         assert (float(row["rank"]), row["known"]) == (prediction.rank, "")
         assert row["votes"] == " ".join(f"{v.model}:{v.rank:g}:{v.weight:.4f}" for v in prediction.votes)
     assert succeed("predict", ring, "--queries", asked, "--top", 3, "--known", "drop").out == output.read_text()

@@ -1,6 +1,7 @@
 """Predictions of trained models: the evaluation's own ranks, names in and out, no more models than needed."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,14 +13,20 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
+import torch
+
+from relens.data.catalog import load
 from relens.data.queries import DIRECTIONS, Queries
+from relens.ensemble.fit import fit
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, RelensError, WeightsError
 from relens.prediction import Predictor
 from relens.ranks.export import Ranker
-from relens.run import Run
-from relens.training.trained import TrainedModel
+from relens.run import MADE_BY, Run
+from relens.training.fit import FitResult
+from relens.training.trained import TrainedModel, save_trained
 from tests import simulated
+from tests.cli.commands import succeed
 from tests.oracles import mean_rank
 from tests.prediction.trained import INPUTS, MODELS
 
@@ -79,7 +86,7 @@ def test_the_shape_of_a_batch_is_that_of_the_ranking_or_does_not_matter(run, pre
     assert len(queries) <= ranker.block
     together = ranker._scores(queries)[0].numpy()
     for some in (np.array([5]), np.arange(700, 764), np.arange(0, 2200, 80)):
-        np.testing.assert_array_equal(predictor.scorer.scores(model, queries[some]), together[some])
+        np.testing.assert_array_equal(predictor.models.scores(model, queries[some]), together[some])
 
 
 def test_each_vote_is_the_models_own_rank(predictor):
@@ -100,7 +107,7 @@ def test_each_vote_is_the_models_own_rank(predictor):
         column = dataset.entities.id_of(prediction.entity)
         for vote in prediction.votes:
             assert vote.weight == weights[vote.model]
-            (row,) = predictor.scorer.scores(vote.model, question)
+            (row,) = predictor.models.scores(vote.model, question)
             assert vote.rank == mean_rank(row.tolist(), column, known - {column})
 
 
@@ -121,6 +128,16 @@ def test_known_facts_are_marked_or_dropped(predictor):
     assert all(p.confidence is None for p in marked if p.known)
     ranks = [prediction.rank for prediction in marked]
     assert ranks == sorted(ranks)
+
+
+def test_known_facts_come_in_addition(predictor):
+    asked = {"head": "officer_2_03", "relation": "outranks"}
+    n_facts = len(predictor.dataset.entities) - predictor.predict(**asked).candidates
+    assert n_facts > 3
+    for top in (1, 3, 30):
+        marked, dropped = (predictor.predict(**asked, top=top, known=known) for known in ("mark", "drop"))
+        assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
+        assert (len(dropped), len(marked)) == (top, top + min(top, n_facts))
 
 
 def test_confidence_is_the_share_of_validation_queries(run, predictor):
@@ -185,21 +202,23 @@ def only(weights, model, relation, direction):
 def test_only_models_with_a_weight_are_loaded(run):
     weights = only(EnsembleWeights.load(run.weights_path("dsc-rank")), "complex", NORTH, "tail")
     predictor = Predictor(run, Predictor.open(run, "dsc-rank").dataset, weights, "cpu")
-    assert predictor.scorer.loaded == {}
+    assert predictor.models.loaded == {}
     found = predictor.predict(head=SITE, relation=NORTH, known="drop")
-    assert list(predictor.scorer.loaded) == ["complex"]
+    assert list(predictor.models.loaded) == ["complex"]
     assert [(vote.model, vote.weight) for vote in found[0].votes] == [("complex", 1.0)]
     assert [vote.rank for prediction in found for vote in prediction.votes] == [prediction.rank for prediction in found]
-    model = predictor.scorer.loaded["complex"]
+    model = predictor.models.loaded["complex"]
     predictor.predict(tail=SITE, relation=NORTH)
-    assert set(predictor.scorer.loaded) == set(MODELS)
-    assert predictor.scorer.loaded["complex"] is model
+    assert set(predictor.models.loaded) == set(MODELS)
+    assert predictor.models.loaded["complex"] is model
 
 
 def test_records_are_plain_json_values(predictor):
     found = predictor.predict(tail=SITE, relation=NORTH, top=3)
     assert found.question == f"(?, {NORTH}, {SITE})"
     assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
+    assert list(found.to_json()) == ["anchor", "relation", "direction", "candidates", "answers"]
+    assert found.to_json()["anchor"] == SITE
     records = found.to_records()
     assert [record["entity"] for record in records] == [prediction.entity for prediction in found]
     assert records[1]["votes"][0] == {
@@ -251,7 +270,7 @@ def copied(run, tmp_path):
 
 
 def test_the_weights_are_found_by_name(copied):
-    with pytest.raises(WeightsError, match="has the weights dsc-log, dsc-rank, dsc-score and none called dsc"):
+    with pytest.raises(WeightsError, match=r"several weights: choose one with --weights {dsc-log,dsc-rank,dsc-score}"):
         Predictor.open(copied)
     with pytest.raises(WeightsError, match="has no weights 'dsc-rnak'; did you mean 'dsc-rank'"):
         Predictor.open(copied, "dsc-rnak")
@@ -279,10 +298,60 @@ def test_what_does_not_belong_together_is_refused(copied, tmp_path):
         Predictor.open(copied, "dsc-rank")
 
 
+def trained_again(run, name):
+    """Give a model of a run other parameters, with all that says so."""
+    trained = TrainedModel.open(run.model_path(name) / "trained")
+    dataset = load(trained.source)
+    model = trained.load(dataset)
+    with torch.no_grad():
+        first = next(model.parameters())
+        first.copy_(first.flip(0))
+    save_trained(model, trained.settings, FitResult(**trained.result), dataset, trained.source, trained.folder)
+
+
+def test_models_trained_after_the_ranking_are_refused(copied):
+    trained_again(copied, "rotate")
+    message = (
+        f"{copied.path}: rotate was trained again after the run was ranked: rank and search again, e.g. "
+        f"`relens rank {copied.path} --force; relens search {copied.path}`"
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        Predictor.open(copied, "dsc-rank")
+    weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
+    table = weights.table * [name != "rotate" for name in weights.models] + [n == "transe" for n in weights.models]
+    replace(weights, table=table).save(copied.weights_path("others"))
+    assert Predictor.open(copied, "others").predict(head=SITE, relation=NORTH)
+    succeed("rank", copied.path, "--force", "--device", "cpu")
+    with pytest.raises(WeightsError, match=r"fitted on other validation ranks .*: rank and search again"):
+        Predictor.open(copied, "dsc-rank")
+    fit(copied.ranks("valid"), method="mean", input="rank").save(copied.weights_path("mean"))
+    assert Predictor.open(copied, "mean").predict(head=SITE, relation=NORTH)
+
+
+def test_weights_of_some_models_belong_to_the_ranks_of_all(copied):
+    some = copied.ranks("valid").select_models(["rotate", "transe"])
+    weights = fit(some, method="mean", input="rank")
+    weights.save(copied.weights_path("some"))
+    assert Predictor.open(copied, "some").weights.models == ("rotate", "transe")
+    replace(weights, fitted_on="0" * 16).save(copied.weights_path("some"))
+    with pytest.raises(WeightsError, match=r"fitted on other validation ranks \(0{16}\)"):
+        Predictor.open(copied, "some")
+    replace(weights, fitted_on="").save(copied.weights_path("some"))
+    assert Predictor.open(copied, "some")
+
+
+def test_ranks_of_unknown_origin_are_taken_as_they_are(copied):
+    (copied.path / "ranks" / MADE_BY).unlink()
+    trained_again(copied, "rotate")
+    assert Predictor.open(copied, "dsc-rank")
+
+
 def test_without_ranks_of_the_weights_nothing_is_said_about_confidence(copied):
     asked = {"tail": "kind_10", "relation": "kind_of", "known": "drop"}
     assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
     foreign = Run.open(simulated.write_run(copied.path.parent / "foreign"))
+    weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
+    replace(weights, fitted_on="").save(copied.weights_path("dsc-rank"))
     shutil.rmtree(copied.ranks_path("valid"))
     assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
     shutil.copytree(foreign.ranks_path("valid"), copied.ranks_path("valid"))

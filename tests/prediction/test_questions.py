@@ -10,7 +10,7 @@ from relens.prediction.questions import read_questions
 
 ASKED = [("site_04_17", "north_neighbour", "tail"), ("kind_10", "kind_of", "head")]
 TABS = "".join("\t".join(question) + "\n" for question in ASKED)
-OBJECTS = "".join(f'{{"direction": "{d}", "entity": "{e}", "relation": "{r}"}}\n' for e, r, d in ASKED)
+OBJECTS = "".join(f'{{"direction": "{d}", "anchor": "{e}", "relation": "{r}"}}\n' for e, r, d in ASKED)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def predictor(run):
 
 
 @pytest.mark.parametrize(
-    "text", [TABS, "entity\trelation\tdirection\n" + TABS, OBJECTS, TABS.replace("\n", "\r\n\r\n")]
+    "text", [TABS, "anchor\trelation\tdirection\n" + TABS, OBJECTS, TABS.replace("\n", "\r\n\r\n")]
 )
 def test_tabs_and_json_say_the_same(predictor, tmp_path, text):
     path = tmp_path / "asked"
@@ -33,8 +33,8 @@ def test_tabs_and_json_say_the_same(predictor, tmp_path, text):
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        (InputError, "", "asks nothing: expected a line per question with entity, relation, direction"),
-        (InputError, TABS + "a\tb\n", "line 3: found 2 fields in 'a\\tb', expected three with tabs between: entity,"),
+        (InputError, "", "asks nothing: expected a line per question with anchor, relation, direction"),
+        (InputError, TABS + "a\tb\n", "line 3: found 2 fields in 'a\\tb', expected three with tabs between: anchor,"),
         (DatasetError, TABS + "kind_1O\tkind_of\thead\n", "line 3: unknown entity 'kind_1O'; did you mean 'kind_1"),
         (DatasetError, "kind_10\tkindof\thead\n", "line 1: unknown relation 'kindof'; did you mean 'kind_of'"),
         (
@@ -43,7 +43,9 @@ def test_tabs_and_json_say_the_same(predictor, tmp_path, text):
             "line 1: unknown direction 'up': expected what is asked for, tail or head",
         ),
         (InputError, OBJECTS + "{not json}", "line 3: not readable JSON"),
-        (InputError, '{"entity": "kind_10", "relation": 3}', "line 1: no text under 'relation' in {"),
+        (InputError, OBJECTS.replace("anchor", "entity"), "line 1: no text under 'anchor' in {"),
+        (InputError, "entity\trelation\tdirection\n" + TABS, "line 1: unknown direction 'direction'"),
+        (InputError, '{"anchor": "kind_10", "relation": 3}', "line 1: no text under 'relation' in {"),
     ],
 )
 def test_the_line_at_fault_is_named(predictor, tmp_path, kind, text, message):

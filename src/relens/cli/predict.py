@@ -15,12 +15,13 @@ from relens.cli.device import device_option, pick_device
 from relens.cli.options import json_option, output_option, run_argument, show
 from relens.files import whole_file
 from relens.prediction import KNOWN, Known, Predictions, Predictor
+from relens.run import Run
 from relens.tables import Column, Row, Table
 
 if TYPE_CHECKING:
     from _csv import Writer
 
-COLUMNS = ("entity", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
+COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
 
 
 @click.command()
@@ -30,13 +31,14 @@ COLUMNS = ("entity", "relation", "direction", "answer", "name", "rank", "score",
 @click.option("--relation", help="The relation, by its label.")
 @click.option(
     "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Ask all questions of a file: lines 'entity TAB relation TAB tail|head', or JSON objects with the keys "
-    "entity, relation, direction; .gz too.",
+    help="Ask all questions of a file: lines 'anchor TAB relation TAB tail|head', or JSON objects with the keys "
+    "anchor, relation, direction; .gz too.",
 )  # fmt: skip
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many answers.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many new answers.")
 @click.option(
     "--known", type=click.Choice(KNOWN), default="mark", show_default=True,
-    help="Facts of the data set: mark shows them too and says which split has them, drop leaves them out.",
+    help="Facts of the data set: mark shows the best of them in addition, as many again at most, and says which split "
+    "has them; drop leaves them out.",
 )  # fmt: skip
 @click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
 @device_option
@@ -56,17 +58,30 @@ def predict(
 
     Each answer comes with its rank under the ensemble and the rank that every model with a weight gives it, other
     known answers removed, as in the evaluation. The confidence says how often, on the validation queries of the same
-    group, the missing answer stood at that rank. A file of questions is answered in tab-separated lines, or in JSON
-    lines with --json.
+    group, the missing answer stood at that rank. Models run where the run was ranked, if that device is here. A file
+    of questions is answered in tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
-    predictor = Predictor.open(run_path, options["name"], pick_device(options["device"]))
+    run = Run.open(run_path)
+    predictor = Predictor.open(run, options["name"], ranked_device(run, options["device"]))
     top, known = options["top"], options["known"]
     if file is not None:
         _answer_file(predictor, file, top, known, as_json=as_json, output=output)
         return
     found = predictor.predict(head=head, tail=tail, relation=str(relation), top=top, known=known)
     show([prediction_table(found, predictor)], "json" if as_json else "text", output, found.to_json())
+
+
+def ranked_device(run: Run, name: str) -> Any:
+    """Return a torch device by name; ``auto`` is what the run was ranked on, if that is here. Another one is noted."""
+    ranked = (run.made_by() or {}).get("device")
+    device = pick_device("cpu" if name == "auto" and ranked == "cpu" else name)
+    if ranked not in (None, device.type):
+        note(
+            f"{run.path} was ranked on {ranked}, its models now run on {device.type}: scores may differ in the last "
+            f"bit, and with them ranks from the evaluation's"
+        )
+    return device
 
 
 def _check_question(head: str | None, tail: str | None, relation: str | None, file: Path | None) -> None:
@@ -112,7 +127,10 @@ def prediction_table(found: Predictions, predictor: Predictor) -> Table:
         "weights": f"{weights.settings.get('method', 'ensemble')} on {weights.input}",
         "candidates": f"{found.candidates:,}, known facts not counted",
     }
+    n_known = len(predictor.dataset.entities) - found.candidates
+    n_shown = sum(answer.known is not None for answer in found)
     notes = (
+        *([f"{n_known:,} known facts, the best {n_shown:,} shown"] if 0 < n_shown < n_known else []),
         "under a model: its own rank of the answer; × its weight in this group",
         "confidence: how often a missing answer stood here on validation; where none is missing, it means nothing",
     )

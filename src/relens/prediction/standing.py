@@ -101,9 +101,9 @@ class Standing:
     def _first(
         self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None
     ) -> list[tuple[Place, int]]:
-        """Return the ``top`` of some entities by their ranks, where no sum orders them: what looks best is placed first.
+        """Return the ``top`` of some entities by their ranks, where no sum orders them.
 
-        It ends when none of the rest can have a better rank than those found, by what is certain about them.
+        Who may have the best rank is placed next, until none of the rest can have a better one than those found.
 
         Args:
             among: whom to choose from, (E,).

@@ -84,17 +84,14 @@ class PackedRanks:
 
     @property
     def digest(self) -> str:
-        """The identity of the contents: models, queries and where every model ranks the answers."""
+        """The identity of the contents: models, queries, where every model ranks the answers, and the gaps' scales.
+
+        Contested ranks are left out: they may be gigabytes, and do not change without the answers' ranks.
+        """
         parts = sha256("\n".join([*self.models, self.provenance.fingerprint, self.provenance.split]).encode())
-        queries = self.queries
-        for array in (
-            queries.anchor,
-            queries.relation,
-            queries.direction,
-            self.answer,
-            self.always_ahead,
-            self.offsets,
-        ):
+        queries, scales = self.queries, self.gap_scales
+        arrays = [queries.anchor, queries.relation, queries.direction, self.answer, self.always_ahead, self.offsets]
+        for array in arrays if scales is None else [*arrays, scales]:
             parts.update(np.ascontiguousarray(array).data)
         return parts.hexdigest()[:16]
 

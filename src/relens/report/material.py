@@ -75,7 +75,7 @@ class Material:
 
 
 def gather(run: Run, *, progress: Progress = SILENT) -> Material:
-    """Collect what a run holds; a run that was never compared is, and the comparison kept in it."""
+    """Collect what a run holds; one whose ranks were never compared is compared, and the comparison kept in it."""
     valid, test = run.ranks("valid"), run.ranks("test")
     comparison = _kept_comparison(run, valid, test)
     if comparison is None:

@@ -5,6 +5,9 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+ROUNDS_UNREAD = 4
+"""The patience with a slow reader in times the patience with a silent one: the system takes answers in large parts."""
+
 
 class ImpatientProtocol(H11Protocol):
     """HTTP that hangs up where the other side is silent for ``timeout_keep_alive`` seconds.
@@ -12,13 +15,14 @@ class ImpatientProtocol(H11Protocol):
     uvicorn closes a connection only after its first answer, and waits again with the first byte of the next request:
     connections without a request, or with half of one, would stay for ever, and all of them count against
     ``limit_concurrency``. Here all headers of a request must have arrived in time, be it the first or a later one, and
-    an answer must be read. Bodies are the guard's business.
+    an answer must be read, if slowly. Bodies are the guard's business.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._patience: asyncio.TimerHandle | None = None
-        self._unread = 0  # bytes of answers that the other side had not taken when the wait began
+        self._unread = 0  # bytes of answers that the system had not taken when it was last looked at
+        self._rounds = 0  # times it was looked at since it last took some
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
@@ -55,16 +59,23 @@ class ImpatientProtocol(H11Protocol):
 
     def _wait(self) -> None:
         self._stop_waiting()
-        self._unread = self.transport.get_write_buffer_size()
-        self._patience = self.loop.call_later(self.timeout_keep_alive, self._hang_up)
+        self._unread, self._rounds = self.transport.get_write_buffer_size(), 0
+        self._arm()
+
+    def _arm(self) -> None:
+        self._patience = self.loop.call_later(self.timeout_keep_alive, self._judge)
 
     def _stop_waiting(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
-    def _hang_up(self) -> None:
-        if 0 < self.transport.get_write_buffer_size() < self._unread:
-            self._wait()  # it reads, if slowly
+    def _judge(self) -> None:
+        """Hang up, unless an answer is still on its way to a slow reader."""
+        unread = self.transport.get_write_buffer_size()
+        self._rounds = 1 if unread < self._unread else self._rounds + 1
+        self._unread = unread
+        if unread and self._rounds < ROUNDS_UNREAD:
+            self._arm()
         else:
             self.transport.abort()  # a polite end would wait until everything sent is read

@@ -13,7 +13,7 @@ class Limits:
         body_bytes: how long the body of a request may be.
         body_seconds: how long a client may take to send it.
         connections: how many connections there may be; one more is answered with status 503.
-        silent_seconds: how long a connection may stay without a whole request, or with an answer nobody reads.
+        silent_seconds: how long a connection may stay with no whole request; four times that with an unread answer.
     """
 
     seconds: float = 30.0

@@ -1,0 +1,47 @@
+"""Does the confidence of predictions hold? What was said about rank 1, and how often the test answers stood there.
+
+python benchmarks/calibration.py runs/patterns
+"""
+
+import json
+from pathlib import Path
+
+import click
+import numpy as np
+
+from relens.data.catalog import load
+from relens.ensemble.weights import EnsembleWeights
+from relens.prediction.confidence import Confidence
+from relens.prediction.standing import Place
+from relens.run import Run
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--weights", "name", help="Weights of the runs.  [default: dsc, or the only ones there are]")
+def main(runs: tuple[Path, ...], name: str | None) -> None:
+    """Print, for each of RUNS, the mean confidence at rank 1 and the share of test answers there, in a line of JSON."""
+    for path in runs:
+        run = Run.open(path)
+        said, found = calibration(run, EnsembleWeights.load(run.default_weights(name)))
+        print(json.dumps({"run": str(path), "queries": len(said), "said": said.mean(), "found": found.mean()}))
+
+
+def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is said about rank 1 of q test queries, and which part of their answers stands there; (q,) each."""
+    n_entities, test = len(load(run.dataset).entities), run.ranks("test")
+    confidence = Confidence.of_valid(run.ranks("valid"), weights, n_entities)
+    if confidence is None:
+        raise click.ClickException(f"{run.path} was ranked among samples: nothing is said about confidence")
+    test = test if test.models == weights.models else test.select_models(weights.models)
+    mine = weights.of_packed(test)
+    ranks, groups = mine.answer_ranks(test), mine.grouping.of(test.queries).tolist()
+    answered = (test.n_candidates < n_entities).tolist()
+    said = [confidence.of(group, other, Place(0, 0)) for group, other in zip(groups, answered, strict=True)]
+    at = np.array([value is not None for value in said])
+    found = (ranks.ahead == 0) / (ranks.tied + 1)
+    return np.array([value for value in said if value is not None]), found[at]
+
+
+if __name__ == "__main__":
+    main()
