@@ -47,8 +47,8 @@ def all_dots(vector: Tensor, table: Tensor) -> Tensor:
 class _AllDots(torch.autograd.Function):
     """Products with a table, padded to a multiple of ``ALIGNED`` rows on CUDA.
 
-    Rows of an odd number of scores are not aligned in memory, and cuBLAS then falls back to kernels that are three
-    times slower. Padding costs a copy.
+    Rows of an odd number of scores are not aligned in memory, and cuBLAS then falls back to slow kernels. Padding costs
+    a copy.
     """
 
     @staticmethod
