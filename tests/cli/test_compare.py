@@ -59,7 +59,7 @@ def test_the_default_compares_the_paper_and_ours_in_one_table(tiny_run):
     outcome = succeed("compare", tiny_run, columns=160)
     rows = [line.split()[0] for line in outcome.out.splitlines() if " [0." in line]
     assert rows == [*MODELS, "mean", "mrr-mean", "stacking", "greedy", "simple:input=rank",
-                    "dsc:input=rank,regularise=none", "dsc"]  # fmt: skip
+                    "dsc:input=rank,regularise=none", "simple", "dsc"]  # fmt: skip
     shown = " ".join(outcome.out.split())
     for fact in ("Comparison on simulated (test)", "Relative ↑ of dsc over gamma", "split: test", "ties: mean",
                  "filter: as imported", "grouping: relation-direction", "candidates: all", "seed: 0",

@@ -81,8 +81,10 @@ def train_side_by_side(
     Small models use one core well and two badly, and with one thread the result is the same for any number of jobs.
     ``listener`` crosses to other processes.
     """
+    # Workers are kept between calls, and may be in another folder than we are now.
+    place, origin = run.path.resolve(), str(Path(source).resolve()) if Path(source).is_dir() else source
     calls = (
-        delayed(_train_with_one_thread)(run.path, name, source, settings.as_dict(), listener)
+        delayed(_train_with_one_thread)(place, name, origin, settings.as_dict(), listener)
         for name, settings in wanted.items()
     )
     Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)
