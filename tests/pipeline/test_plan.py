@@ -3,7 +3,7 @@
 import pytest
 
 from relens.errors import InputError
-from relens.pipeline.plan import Plan, read_plan
+from relens.pipeline.plan import MODELS, Plan, read_plan
 
 
 def test_changes_are_for_all_models_or_for_one():
@@ -63,3 +63,8 @@ def test_wrong_files_are_refused(tmp_path, text, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_plan(tmp_path / "none.toml")
+
+
+def test_the_default_models_are_all_there_are():
+    models = pytest.importorskip("relens.models", reason="needs torch: pip install 'relens[train]'")
+    assert set(MODELS) == set(models.MODELS)

@@ -103,6 +103,11 @@ def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress 
     return load_entry(find(str(name_or_path)), offline=offline, progress=progress)
 
 
+def origin(name_or_path: str) -> str:
+    """Return what a data set was asked for as, so that it is found from any working directory: folders by full path."""
+    return str(Path(name_or_path).resolve()) if Path(name_or_path).is_dir() else name_or_path
+
+
 def load_entry(entry: Entry, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
     """Load a named data set even where a folder of that name lies in the working directory."""
     if entry.generate is not None:

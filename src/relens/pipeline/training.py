@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from joblib import Parallel, delayed
 
-from relens.data.catalog import load
+from relens.data.catalog import load, origin
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
@@ -82,9 +82,8 @@ def train_side_by_side(
     ``listener`` crosses to other processes.
     """
     # Workers are kept between calls, and may be in another folder than we are now.
-    place, origin = run.path.resolve(), str(Path(source).resolve()) if Path(source).is_dir() else source
     calls = (
-        delayed(_train_with_one_thread)(place, name, origin, settings.as_dict(), listener)
+        delayed(_train_with_one_thread)(run.path.resolve(), name, origin(source), settings.as_dict(), listener)
         for name, settings in wanted.items()
     )
     Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)

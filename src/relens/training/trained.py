@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import InputError
 from relens.files import read_json, whole_folder, write_json
@@ -76,8 +77,7 @@ def save_trained(
     record = {
         "result": asdict(result),
         "dataset": dataset.name,
-        # A folder is found again from any other one.
-        "source": str(Path(source).resolve()) if Path(source).is_dir() else source,
+        "source": origin(source),
         "fingerprint": dataset.fingerprint,
     }
     with whole_folder(folder) as aside:
