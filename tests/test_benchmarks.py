@@ -192,3 +192,28 @@ def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
         counted.append(counter.get_total_flops() - counted[0])
     work = limits.step(limits.Case(settings, *sizes, len(facts), model.n_parameters))
     assert [2 * work.forward.products, 2 * work.backward.products] == counted
+
+
+def test_a_record_of_a_run_has_its_models_and_methods(folder: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    import torch
+
+    from relens.pipeline.execute import execute
+    from relens.pipeline.plan import Plan
+    from tests.pipeline.graph import CHANGES, MODELS, write_ring
+
+    plan = Plan(dataset=str(write_ring(folder / "ring")), models=MODELS, methods=("mean", "dsc")).with_changes(CHANGES)
+    _, comparison = execute(plan, folder / "run", device=torch.device("cpu"), report=False)
+    run(
+        "record_run.py", folder / "run", "--command", "relens run ring", "--device", "a CPU",
+        "--output", folder / "record.json",
+    )  # fmt: skip
+    record = json.loads((folder / "record.json").read_text())
+    found = {**record["models"], **record["methods"]}
+    assert {name: entry["test"]["mrr"] for name, entry in found.items()} == {
+        evaluation.name: evaluation.overall.mrr for evaluation in comparison.evaluations
+    }
+    for model in record["models"].values():
+        assert max(model["validation_mrr_by_step"].values()) == pytest.approx(model["best_mrr"], abs=1e-4)
+        assert model["settings"]["steps"] == 30
+    assert record["training_seconds"] == pytest.approx(sum(m["seconds"] for m in record["models"].values()))

@@ -17,6 +17,8 @@ from relens.cli.ranks_report import report
 from relens.data import catalog
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS
+from relens.ensemble.pairs import FINE, Reduction
+from relens.ensemble.reduced import read_reduced, write_reduced
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text
@@ -27,6 +29,7 @@ from relens.ranks.packed import PackedRanks
 from relens.ranks.pykeen_models import Missing, PykeenFolder
 from relens.ranks.scorers import pack_scorers
 from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
+from relens.ranks.store import save
 from relens.run import RECORD, Run
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -263,6 +266,44 @@ def export(run_path: Path, split: str, output: Path | None, jobs: int, as_json: 
     else:
         write_text(output, text + "\n")
         note(f"wrote the ranks of {len(rows):,} queries to {output}")
+
+
+@ranks.command()
+@run_argument
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write (.npz).")
+@click.option("--keep", type=click.IntRange(min=1), default=FINE.keep, show_default=True,
+              help="Contested candidates to keep of each query: those with the best rank in any model.")  # fmt: skip
+@click.option("--sample", type=click.IntRange(min=1), default=FINE.sample, show_default=True,
+              help="How many of the others to keep; they stand for the rest.")  # fmt: skip
+@jobs_option
+def reduce(run_path: Path, output: Path, keep: int, sample: int, jobs: int) -> None:
+    """Write the packed ranks of RUN to one small file, for searches elsewhere.
+
+    What is computed from it is close, not exact: score gaps are rounded, and of the contested candidates of a query
+    the hindmost are represented by a sample. `relens ranks expand` makes a run of it.
+    """
+    run = Run.open(run_path)
+    splits = {split: run.ranks(split) for split in SPLITS if run.has_ranks(split)}
+    if not splits:
+        raise RanksError(f"{run_path} has no ranks yet: add them with `relens rank` or `relens ranks import`.")
+    write_reduced(splits, output, Reduction(keep, sample), jobs=jobs)
+    note(f"wrote the ranks of {' and '.join(splits)} to {output}, {output.stat().st_size / 1e6:,.1f} MB")
+
+
+@ranks.command()
+@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@run_option
+@jobs_option
+@force_option
+@json_option
+def expand(file: Path, run_path: Path, jobs: int, force: bool, as_json: bool) -> None:
+    """Make a run from a FILE that `relens ranks reduce` wrote."""
+    splits = read_reduced(file)
+    name = next(iter(splits.values())).provenance.dataset
+    with Run.receive_ranks(run_path, name, force=force) as stores:
+        for split, packed in splits.items():
+            save(packed, stores / split)
+    report(run_path, jobs, as_json)
 
 
 def _load(name: str | None) -> Dataset | None:
