@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,53 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
-    first, *weights = capsys.readouterr().out.splitlines()
-    assert re.match(r"0\.\d{4} in Interval\(low=0\.\d+, high=0\.\d+\), [+-]0\.\d{4} over translation", first)
-    assert len(weights) == 2
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run that the pages speak of, ``runs/patterns``, of two models that took a second."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    folder = tmp_path_factory.mktemp("pages")
+    changes = ("steps=4", "validate_every=2", "dim=16", "batch=64")
+    options = [word for change in changes for word in ("--set", change)]
+    options += ["--models", "transe,complex", "--device", "cpu", "--jobs", "1", "--no-report"]
+    succeed("run", "patterns", "--run", folder / "runs" / "patterns", *options)
+    return folder
+
+
+def run_examples(page: Path) -> list[dict[str, Any]]:
+    """Run the Python of a page, and return the names that each block leaves."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    left: list[dict[str, Any]] = [{} for _ in blocks]
+    for code, names in zip(blocks, left, strict=True):
+        exec(compile(code, page.name, "exec"), names)
+    return left
+
+
+def test_the_python_of_the_readme_runs(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(finished)
+    (names,) = run_examples(ROOT / "README.md")
+    question, *answers, votes, result = capsys.readouterr().out.splitlines()
+    assert question == "(officer_2_03, outranks, ?)"
+    assert answers == [f"{answer.rank:g} {answer.entity}" for answer in names["found"]]
+    assert len(answers) == 5
+    assert sum(vote["weight"] for vote in json.loads(votes.replace("'", '"'))) == pytest.approx(1)
+    assert re.fullmatch(r"MRR 0\.\d{4} in Interval\(low=0\.\d+, high=0\.\d+\), [+-]0\.\d{4} over complex", result)
+
+
+def test_the_python_about_predictions_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished)
+    (names,) = run_examples(ROOT / "docs/predict.md")
+    assert names["found"].question == "(?, kind_of, kind_10)"
+    assert sum(answer.known is None for answer in names["found"]) == 3
+    assert 1 <= names["rank"] <= len(names["ensemble"].dataset.entities)
+
+
+def test_the_python_about_the_service_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi", reason="needs fastapi: pip install 'relens[serve]'")
+    monkeypatch.chdir(finished)
+    (names,) = run_examples(ROOT / "docs/serve.md")
+    assert names["app"].summary == "The ensemble of the run patterns"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
@@ -47,14 +89,10 @@ def test_the_plan_of_the_quick_start_is_one(tmp_path: Path) -> None:
     assert plan.model_changes == {"rotate-2": ("model=rotate", "seed=2")}
 
 
-def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commands, as they stand, on a run that takes a second: only the questions are other ones."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+def test_the_quick_start_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands, as they stand."""
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
-    monkeypatch.chdir(tmp_path)
-    changes = ("steps=4", "validate_every=2", "dim=16", "batch=64")
-    options = [word for change in changes for word in ("--set", change)]
-    succeed("run", "patterns", "--models", "transe,complex", "--device", "cpu", "--no-report", *options)
+    monkeypatch.chdir(finished)
     page = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\$ relens (.*?)(?:\s+#.*)?$", page, flags=re.MULTILINE)
     commands = [line for line in lines if "runs/patterns" in line]
@@ -62,7 +100,7 @@ def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for command in commands:
         if not command.startswith("serve"):  # which does not end; its own tests start it
             assert succeed(*shlex.split(command)).out
-    assert (tmp_path / "runs/patterns/report/index.html").is_file()
+    assert (finished / "runs/patterns/report/index.html").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])

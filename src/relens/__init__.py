@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from relens.ensemble.weights import EnsembleWeights as EnsembleWeights
     from relens.evaluation import Evaluation as Evaluation
     from relens.evaluation import evaluate as evaluate
+    from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.ranks.packed import PackedRanks as PackedRanks
     from relens.ranks.simulate import Simulation as Simulation
     from relens.ranks.store import load as load_ranks  # noqa: F401
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Comparison": "relens.comparison:Comparison",
     "Dataset": "relens.data.dataset:Dataset",
+    "Ensemble": "relens.prediction.ensemble:Ensemble",
     "EnsembleWeights": "relens.ensemble.weights:EnsembleWeights",
     "Evaluation": "relens.evaluation:Evaluation",
     "FitSettings": "relens.ensemble.fit:FitSettings",

@@ -10,9 +10,8 @@ from tests.cli.commands import fail, relens_process, succeed
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
-from relens.cli.predict import ranked_device  # noqa: E402
-from relens.prediction import Predictor  # noqa: E402
-from relens.run import MADE_BY, Run  # noqa: E402
+from relens.prediction import Ensemble  # noqa: E402
+from relens.run import MADE_BY  # noqa: E402
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
 N = 12
@@ -52,7 +51,7 @@ def test_the_table_shows_answers_and_votes(ring):
     assert lines[0] == "(s4, next, ?)"
     assert {"complex", "transe"} <= set(shown.out.split())
     assert shown.out.count("×0.50") == 2
-    found = Predictor.open(ring).predict(head="s4", relation="next", top=4)
+    found = Ensemble.open(ring).predict(head="s4", relation="next", top=4)
     rows = [line.split() for line in lines if " Station " in line]
     assert [row[:4] for row in rows] == [[f"{p.rank:g}", p.entity, *p.name.split()] for p in found]
     for row, prediction in zip(rows, found, strict=True):
@@ -76,9 +75,6 @@ def test_new_answers_are_counted_and_known_facts_come_in_addition(ring):
 def test_the_device_is_that_of_the_ranking(ring, tmp_path, monkeypatch):
     path = shutil.copytree(ring, tmp_path / "ring")
     command = ("predict", path, "--head", "s4", "--relation", "next")
-    with monkeypatch.context() as patch:
-        patch.setattr("torch.cuda.is_available", lambda: True)
-        assert ranked_device(Run.open(path), "auto").type == "cpu"
     assert succeed(*command).err == ""
     record = path / "ranks" / MADE_BY
     record.write_text(json.dumps(json.loads(record.read_text()) | {"device": "cuda"}))
@@ -93,7 +89,7 @@ def test_the_device_is_that_of_the_ranking(ring, tmp_path, monkeypatch):
 def test_json_holds_the_same(ring, tmp_path):
     command = ("predict", ring, "--tail", "station 7", "--relation", "twice", "--known", "drop", "--json")
     found = succeed(*command, "--device", "cpu").json
-    assert found == Predictor.open(ring).predict(tail="s7", relation="twice", known="drop").to_json()
+    assert found == Ensemble.open(ring).predict(tail="s7", relation="twice", known="drop").to_json()
     assert (found["anchor"], found["direction"], len(found["answers"])) == ("s7", "head", 10)
     outcome = succeed(*command, "--device", "cpu", "-o", tmp_path / "found.json")
     assert (outcome.out, json.loads((tmp_path / "found.json").read_text())) == ("", found)
@@ -105,7 +101,7 @@ def test_a_file_is_answered_in_json_lines(ring, asked):
     assert [(row["anchor"], row["relation"], row["direction"]) for row in found] == [
         row for i in range(N) for row in ((f"s{i}", "next", "tail"), (f"s{i}", "twice", "head"))
     ]
-    assert found[8] == Predictor.open(ring).predict(head="s4", relation="next", top=2).to_json()
+    assert found[8] == Ensemble.open(ring).predict(head="s4", relation="next", top=2).to_json()
 
 
 def test_a_file_is_answered_in_tab_separated_lines(ring, asked, tmp_path):
@@ -117,7 +113,7 @@ def test_a_file_is_answered_in_tab_separated_lines(ring, asked, tmp_path):
     with output.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, dialect="excel-tab"))
     assert len(rows) == 3 * 2 * N
-    first = Predictor.open(ring).predict(head="s0", relation="next", top=3, known="drop")
+    first = Ensemble.open(ring).predict(head="s0", relation="next", top=3, known="drop")
     for row, prediction in zip(rows, first, strict=False):
         assert (row["anchor"], row["answer"], row["name"]) == ("s0", prediction.entity, prediction.name)
         assert (float(row["rank"]), row["known"]) == (prediction.rank, "")

@@ -1,16 +1,10 @@
 """``relens run`` from the command line."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
-from relens.run import Run
-from tests.cli.commands import fail, relens_process, succeed
+from tests.cli.commands import fail, succeed
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 OPTIONS = ("--models", ",".join(MODELS), "--device", "cpu", "--no-report", "--jobs", "1")
@@ -58,21 +52,3 @@ def test_wrong_requests(graph, tmp_path):
     fail(2, "unknown stage", "run", graph, "--run", tmp_path / "r", "--force", "everything", "--device", "cpu")
     fail(2, "unknown preset", "run", graph, "--run", tmp_path / "r", "--preset", "beast", "--device", "cpu")
     assert not (tmp_path / "r").exists()
-
-
-def test_killed_in_training_it_goes_on(graph, finished, tmp_path):
-    """A process of its own, killed without warning once its first model is trained."""
-    path = tmp_path / "ring"
-    command = [sys.executable, "-m", "relens", "run", graph, "--run", path, *OPTIONS]
-    victim = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
-    assert victim.stderr is not None
-    for line in victim.stderr:
-        if "complex: step" in line:
-            break
-    os.kill(victim.pid, signal.SIGKILL)
-    victim.communicate()
-    assert Run.open(path).model_names() == ["transe"]
-    outcome = relens_process("run", graph, "--run", path, *OPTIONS)
-    assert outcome.code == 0, outcome.err
-    assert "transe: step" not in outcome.err
-    assert outcome.out == finished[1].out

@@ -1,5 +1,7 @@
 """``relens serve``: a process that is started, asked and interrupted."""
 
+import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
+from relens.run import MADE_BY
 from tests.cli.commands import fail, succeed
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
@@ -58,10 +61,10 @@ def served(*arguments: object) -> "Iterator[tuple[subprocess.Popen[str], list[st
         process.communicate()
 
 
-def test_it_answers_like_the_predictor_until_it_is_interrupted(run):
-    from relens.prediction import Predictor
+def test_it_answers_like_the_library_until_it_is_interrupted(run):
+    from relens.prediction import Ensemble
 
-    with served(run, "--port", 0, "--weights", "mean", "--device", "cpu") as (process, lines):
+    with served(run, "--port", 0, "--weights", "mean") as (process, lines):
         address = lines[-1].split()[3]
         assert lines[:-1] == [f"relens: loading the models of {run}\n"]
         assert address.startswith("http://127.0.0.1:")
@@ -74,11 +77,25 @@ def test_it_answers_like_the_predictor_until_it_is_interrupted(run):
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "", "relens: stopped\n")
-    predictor = Predictor.open(run, weights="mean", device="cpu")
-    expected = predictor.predict(head="e3", relation="next", top=5)
+    ensemble = Ensemble.open(run, weights="mean", device="cpu")
+    expected = ensemble.predict(head="e3", relation="next", top=5)
     assert expected.to_json().items() <= found.items()
     assert predictions[1] == found
-    assert predictions[0]["answers"] == predictor.predict(tail="e7", relation="twice", top=5).to_records()
+    assert predictions[0]["answers"] == ensemble.predict(tail="e7", relation="twice", top=5).to_records()
+
+
+def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # for the process that serves: a machine without a GPU
+    ranked = shutil.copytree(run, tmp_path / "ring")
+    record = ranked / "ranks" / MADE_BY
+    assert json.loads(record.read_text())["device"] == "cpu"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"device": "cuda"}))
+    with served(ranked, "--port", 0, "--weights", "mean") as (_, lines):
+        assert lines[:-1] == [
+            f"relens: loading the models of {ranked}\n",
+            f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, and "
+            "with them ranks from the evaluation's\n",
+        ]
 
 
 def test_other_machines_are_let_in_only_on_request_and_it_says_so(run):

@@ -1,6 +1,8 @@
 """Training and ranking from the command line, on a tiny graph."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -99,6 +101,32 @@ def test_wrong_requests_are_refused(graph, trained, tmp_path):
     fail(2, "has no trained models", "rank", empty.path)
 
 
+def test_the_help_names_the_models_of_the_table(monkeypatch):
+    from relens.models import MODELS
+
+    assert f"--model TEXT {', '.join([*MODELS][:-1])} or {[*MODELS][-1]}." in " ".join(
+        succeed("train", "--help").out.split()
+    )
+    monkeypatch.setitem(MODELS, "mine", MODELS["transe"])
+    assert "compgcn or mine." in " ".join(succeed("train", "--help").out.split())
+
+
+def without_torch(*arguments):
+    """Run a command where torch is not installed."""
+    script = "import sys; sys.modules['torch'] = None\nfrom relens.cli import main\nmain()"
+    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_without_torch_there_is_help_and_a_message(tmp_path):
+    assert "--model TEXT Name of a base model." in " ".join(without_torch("train", "--help").stdout.split())
+    for command in (["train", "patterns", "--model", "transe"], ["run", "patterns"]):
+        ended = without_torch(*command, "--run", str(tmp_path / "run"))
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "needs an optional dependency: pip install 'relens[train]'" in " ".join(ended.stderr.split())
+        assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_missing_gpu_is_named(graph, tmp_path):
     message = "device 'cuda:77' is not here"
     fail(2, message, "train", graph, "--model", "transe", "--run", tmp_path / "d", "--device", "cuda:77")
@@ -110,3 +138,17 @@ def test_force_trains_again(graph, tmp_path):
     out = succeed("train", graph, "--model", "complex", "--run", path, "--name", "mine", "--force", *SMALL, "--seed", 3)
     assert "validation MRR" in out.out
     assert TrainedModel.open(path / "models" / "mine" / "trained").settings.seed == 3
+
+
+def test_interrupted_in_training_again_it_goes_on_without_force(graph, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    command = ("train", graph, "--model", "complex", "--run", path, "--device", "cpu", *SMALL)
+    succeed(*command)
+    with monkeypatch.context() as patch:
+        patch.setattr("relens.pipeline.training.save_trained", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        fail(130, "Run the same command again to go on", *command, "--seed", 3, "--force")
+    trained = path / "models" / "complex" / "trained"
+    assert TrainedModel.open(trained).settings.seed == 0
+    assert "validation MRR" in succeed(*command, "--seed", 3).out
+    assert TrainedModel.open(trained).settings.seed == 3
+    assert "is trained already" in succeed(*command, "--seed", 3).err

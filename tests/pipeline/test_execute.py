@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from safetensors.numpy import load_file
 
 from relens.errors import InputError
+from relens.files import locked
 from relens.pipeline import execute as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
@@ -119,24 +121,68 @@ class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("victim", ["save_trained", "pack", "compare", "write_json"])
-def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path, monkeypatch, victim):
-    """Each part is interrupted the second time it is called, where it is, then the run goes on."""
-    owner = {"save_trained": training, "pack": Ranker}.get(victim, pipeline)
-    real, calls = getattr(owner, victim), []
+def killed_at(owner, name, call, monkeypatch):
+    """Let a function end the run when it is called for the first time, the second time, …"""
+    real, calls = getattr(owner, name), []
 
     def fragile(*arguments, **options):
         calls.append(1)
-        if len(calls) == (2 if victim in ("save_trained", "pack") else 1):
+        if len(calls) == call:
             raise KilledError
         return real(*arguments, **options)
 
-    monkeypatch.setattr(owner, victim, fragile)
+    monkeypatch.setattr(owner, name, fragile)
+
+
+@pytest.mark.parametrize(("victim", "call"), [("save_trained", 2), ("pack", 2), ("compare", 1), ("write_json", 1)])
+def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path, monkeypatch, victim, call):
+    """Each part is interrupted when it is called for the first or second time, then the run goes on."""
+    killed_at({"save_trained": training, "pack": Ranker}.get(victim, pipeline), victim, call, monkeypatch)
     with pytest.raises(KilledError):
         go(plan, tmp_path / "run")
     monkeypatch.undo()
     assert go(plan, tmp_path / "run").evaluations == finished[1].evaluations
     assert_same(finished[0], tmp_path / "run")
+
+
+def test_forced_training_keeps_a_model_until_its_successor_is_complete(plan, finished, tmp_path, monkeypatch):
+    """The settings are other ones, so that old and new models cannot be taken for each other."""
+    path, other = shutil.copytree(finished[0], tmp_path / "ring"), replace(plan, seed=1)
+    killed_at(training, "save_trained", 2, monkeypatch)
+    with pytest.raises(KilledError):
+        go(other, path, force=["train"])
+    monkeypatch.undo()
+    seeds = {name: TrainedModel.open(path / "models" / name / "trained").settings.seed for name in MODELS}
+    assert seeds == {"transe": 1, "complex": 0, "conve": 0}
+    for name in ("complex", "conve"):
+        old, kept = (at / "models" / name / "trained" / "model.safetensors" for at in (finished[0], path))
+        assert old.read_bytes() == kept.read_bytes()
+    # Nobody says force again: what was asked for is finished, and left alone from then on.
+    assert go(other, path).evaluations == go(other, tmp_path / "fresh").evaluations
+    assert_same(tmp_path / "fresh", path)
+    monkeypatch.setattr(training, "train_model", None)  # calling it fails
+    go(other, path)
+
+
+def test_forced_training_begins_anew_where_it_was_interrupted(plan, finished, tmp_path, monkeypatch):
+    """A checkpoint of other settings is no obstacle."""
+    path = tmp_path / "ring"
+    monkeypatch.setattr(training, "fit", partial(training.fit, checkpoint_seconds=0))
+    with monkeypatch.context() as patch:
+        killed_at(training, "save_trained", 2, patch)
+        with pytest.raises(KilledError):
+            go(replace(plan, seed=1), path)
+    with pytest.raises(InputError, match="holds a run with seed 1 instead of 0"):
+        go(replace(plan, models=("complex",)), path)
+    go(plan, path, force=["train"])
+    assert_same(finished[0], path)
+
+
+def test_a_model_that_somebody_else_trains_is_not_trained_again(plan, finished, tmp_path):
+    path = shutil.copytree(finished[0], tmp_path / "ring")
+    with locked(path / "models" / "transe"), pytest.raises(InputError, match="transe is in use by another relens"):
+        go(plan, path, force=["train"])
+    assert not list(path.glob("models/*/.again"))
 
 
 def test_other_settings_are_refused_before_anything_is_lost(plan, finished, tmp_path):
@@ -199,6 +245,7 @@ def test_a_name_of_its_own_for_a_second_model(plan, tmp_path):
     [
         (["filterz=3"], [], r"'filterz=3' changes a setting that no model has"),
         (["transe.filters=3"], [], "unknown setting 'filters' for transe"),
+        (["conve.height=7"], [], "dim of ConvE is 16 and height 7, expected"),
         ([], ["rnak"], "unknown stage 'rnak'; did you mean 'rank'"),
     ],
 )

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from relens.errors import DatasetError, InputError
-from relens.prediction import Predictor
+from relens.prediction import Ensemble
 from relens.prediction.questions import read_questions
 
 ASKED = [("site_04_17", "north_neighbour", "tail"), ("kind_10", "kind_of", "head")]
@@ -14,20 +14,20 @@ OBJECTS = "".join(f'{{"direction": "{d}", "anchor": "{e}", "relation": "{r}"}}\n
 
 
 @pytest.fixture(scope="module")
-def predictor(run):
-    return Predictor.open(run, "dsc-rank")
+def ensemble(run):
+    return Ensemble.open(run, "dsc-rank")
 
 
 @pytest.mark.parametrize(
     "text", [TABS, "anchor\trelation\tdirection\n" + TABS, OBJECTS, TABS.replace("\n", "\r\n\r\n")]
 )
-def test_tabs_and_json_say_the_same(predictor, tmp_path, text):
+def test_tabs_and_json_say_the_same(ensemble, tmp_path, text):
     path = tmp_path / "asked"
     path.write_bytes(text.encode())
-    assert read_questions(path, predictor) == ASKED
+    assert read_questions(path, ensemble) == ASKED
     packed = tmp_path / "asked.gz"
     packed.write_bytes(gzip.compress(text.encode()))
-    assert read_questions(packed, predictor) == ASKED
+    assert read_questions(packed, ensemble) == ASKED
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_tabs_and_json_say_the_same(predictor, tmp_path, text):
         (InputError, '{"anchor": "kind_10", "relation": 3}', "line 1: no text under 'relation' in {"),
     ],
 )
-def test_the_line_at_fault_is_named(predictor, tmp_path, kind, text, message):
+def test_the_line_at_fault_is_named(ensemble, tmp_path, kind, text, message):
     path = tmp_path / "asked.tsv"
     path.write_text(text)
     with pytest.raises(kind) as caught:
-        read_questions(path, predictor)
+        read_questions(path, ensemble)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(predictor, tmp_path):
+def test_a_file_that_is_not_there_is_named(ensemble, tmp_path):
     with pytest.raises(DatasetError, match=r"none\.tsv does not exist"):
-        read_questions(tmp_path / "none.tsv", predictor)
+        read_questions(tmp_path / "none.tsv", ensemble)

@@ -1,4 +1,4 @@
-"""A predictor without models: small, quick, and with labels that would like to be markup."""
+"""An ensemble without models: small, quick, and with labels that would like to be markup."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -11,12 +11,12 @@ from tests.serve.answers import Alphabetical
 
 
 @contextmanager
-def serving(predictor: Alphabetical, limits: Limits | None = None) -> Iterator[str]:
+def serving(ensemble: Alphabetical, limits: Limits | None = None) -> Iterator[str]:
     """Serve at a free port and yield the address, such as ``http://127.0.0.1:41234/``."""
     listener = server.listen("127.0.0.1", 0)
     hosts = server.hosts_of(listener, "127.0.0.1")
     limits = limits or Limits()
-    app = create_app(predictor, "tiny", limits=limits, hosts=hosts)  # type: ignore[arg-type]
+    app = create_app(ensemble, "tiny", limits=limits, hosts=hosts)  # type: ignore[arg-type]
     running = server.prepared(app, limits)
     thread = Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -309,7 +310,7 @@ HEALTH_AND_CLOSE = HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
 
 def crowd() -> Alphabetical:
-    """A predictor with a thousand entities whose labels are long."""
+    """An ensemble with a thousand entities whose labels are long."""
     return Alphabetical(Dataset.from_labels("crowd", train=[("ada", "likes", "x" * 600 + str(i)) for i in range(1000)]))
 
 
@@ -351,20 +352,48 @@ def test_a_body_that_does_not_arrive_is_not_waited_for():
 
 @pytest.mark.parametrize("sent", [(), (b"GET /api/health HTTP/1.1\r\nHost: loc",), (HEALTH,), (HEALTH, b"GET /")])
 def test_connections_without_a_whole_request_lose_their_place(sent):
-    with serving(Alphabetical(), Limits(connections=3, silent_seconds=1)) as address, ExitStack() as opened:
+    with serving(Alphabetical(), Limits(connections=2, silent_seconds=1)) as address, ExitStack() as opened:
         silent = [opened.enter_context(connected(address)) for _ in range(2)]
         for connection in silent:
             for part in sent:
                 connection.sendall(part)
                 if part == HEALTH:
                     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-        # uvicorn refuses on the connection that reaches the limit, before anything of relens sees the request.
         until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 503)
         begun = time.monotonic()
         for connection in silent:
             read_all(connection)
         assert 0.5 < time.monotonic() - begun < 9
         until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 200)
+
+
+def test_one_connection_too_many_is_told_so_like_any_refusal():
+    with (
+        serving(Alphabetical(), Limits(connections=3)) as address,
+        httpx.Client(base_url=address, timeout=10) as client,
+        ExitStack() as others,
+    ):
+        assert get(client, "/api/health")["status"] == "ok"  # the first of three
+        silent = [others.enter_context(connected(address)) for _ in range(4)]
+        refused = [
+            httpx.get(f"{address}api/health", timeout=10),
+            httpx.post(f"{address}api/predict", json={"queries": [ONE]}, timeout=10),
+        ]
+        for response in refused:
+            assert (response.status_code, response.headers["content-type"]) == (503, "application/json")
+            assert response.json()["closest"] == []
+            assert re.fullmatch(r"\d connections are open already: try again in a moment", response.json()["error"])
+            assert (response.headers["retry-after"], response.headers["connection"]) == ("1", "close")
+            assert response.headers["content-security-policy"].startswith("default-src 'self';")
+        # Those that were there before go on, and one that waited finds room once others have left.
+        assert get(client, "/api/health")["status"] == "ok"
+        for connection in silent[:2]:
+            connection.close()
+        until(lambda: httpx.get(f"{address}api/health", timeout=10).json()["error"][:13], "3 connections")
+        silent[3].sendall(HEALTH)
+        assert silent[3].recv(12) == b"HTTP/1.1 200"
+        others.close()
+        until(lambda: httpx.get(f"{address}api/health", timeout=10).status_code, 200)
 
 
 def test_headers_that_trickle_in_are_not_waited_for():
@@ -379,7 +408,7 @@ def test_headers_that_trickle_in_are_not_waited_for():
 
 
 def test_an_answer_that_nobody_reads_is_given_up():
-    with serving(crowd(), Limits(connections=2, silent_seconds=1)) as address, socket.socket() as connection:
+    with serving(crowd(), Limits(connections=1, silent_seconds=1)) as address, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         connection.connect((urlsplit(address).hostname, urlsplit(address).port))
         connection.sendall(many_answers())
@@ -398,15 +427,15 @@ def test_a_slow_reader_gets_its_whole_answer():
 
 
 def test_a_prediction_may_take_longer_than_a_connection_may_be_silent():
-    predictor = Alphabetical(gate=Event())
+    ensemble = Alphabetical(gate=Event())
     with (
-        serving(predictor, Limits(silent_seconds=1)) as address,
+        serving(ensemble, Limits(silent_seconds=1)) as address,
         httpx.Client(base_url=address, timeout=10) as client,
         ThreadPoolExecutor(1) as other,
     ):
         found = other.submit(get, client, "/api/predict", **ONE)
         time.sleep(1.5)
-        predictor.gate.set()
+        ensemble.gate.set()
         assert found.result()["candidates"] == 9
 
 
@@ -417,44 +446,44 @@ def test_what_is_no_http_is_refused(address):
 
 
 def test_a_slow_prediction_ends_in_504_and_the_others_go_on():
-    predictor = Alphabetical(gate=Event())
+    ensemble = Alphabetical(gate=Event())
     with (
-        serving(predictor, Limits(seconds=0.3)) as address,
+        serving(ensemble, Limits(seconds=0.3)) as address,
         httpx.Client(base_url=address, timeout=10) as client,
     ):
         assert "longer than 0.3 s" in post(client, {"queries": [ONE] * 5}, 504)["error"]
         assert get(client, "/api/health")["status"] == "ok"
         assert "other requests took" in get(client, "/api/predict", 503, **ONE)["error"]
-        predictor.gate.set()
+        ensemble.gate.set()
         assert get(client, "/api/predict", **ONE)["candidates"] == 9
     # The batch nobody waited for was given up after the query that was under way; the one in line never began.
-    assert len(predictor.asked) == 2
+    assert len(ensemble.asked) == 2
 
 
 def test_a_full_line_is_refused():
-    predictor = Alphabetical(gate=Event())
+    ensemble = Alphabetical(gate=Event())
     with (
-        serving(predictor, Limits(in_line=1)) as address,
+        serving(ensemble, Limits(in_line=1)) as address,
         httpx.Client(base_url=address, timeout=10) as client,
         ThreadPoolExecutor(1) as other,
     ):
         first = other.submit(get, client, "/api/predict", **ONE)
-        assert predictor.begun.wait(10)
+        assert ensemble.begun.wait(10)
         response = client.get("/api/predict", params=ONE)
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-        predictor.gate.set()
+        ensemble.gate.set()
         assert first.result()["candidates"] == 9
 
 
 def test_a_failure_inside_is_logged_and_not_shown(caplog):
-    predictor = Alphabetical(failure=RuntimeError("secret at /home/someone/model.bin"))
-    with serving(predictor) as address, httpx.Client(base_url=address) as client, caplog.at_level(logging.ERROR):
+    ensemble = Alphabetical(failure=RuntimeError("secret at /home/someone/model.bin"))
+    with serving(ensemble) as address, httpx.Client(base_url=address) as client, caplog.at_level(logging.ERROR):
         response = client.get("/api/predict", params=ONE)
         assert response.status_code == 500
         assert "secret" not in response.text
         assert "finds the reason in its log" in response.json()["error"]
         assert response.headers["x-content-type-options"] == "nosniff"
-        predictor.failure = InputError("top is odd: choose an even one")
+        ensemble.failure = InputError("top is odd: choose an even one")
         assert get(client, "/api/predict", 422, **ONE)["error"] == "top is odd: choose an even one"
     assert "secret at /home/someone" in caplog.text
 

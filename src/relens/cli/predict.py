@@ -14,7 +14,7 @@ from relens.cli.console import TerminalProgress, note
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import json_option, output_option, run_argument, show
 from relens.files import whole_file
-from relens.prediction import KNOWN, Known, Predictions, Predictor
+from relens.prediction import KNOWN, Ensemble, Known, Predictions
 from relens.run import Run
 from relens.tables import Column, Row, Table
 
@@ -62,26 +62,25 @@ def predict(
     of questions is answered in tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
-    run = Run.open(run_path)
-    predictor = Predictor.open(run, options["name"], ranked_device(run, options["device"]))
+    ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"])
     top, known = options["top"], options["known"]
     if file is not None:
-        _answer_file(predictor, file, top, known, as_json=as_json, output=output)
+        _answer_file(ensemble, file, top, known, as_json=as_json, output=output)
         return
-    found = predictor.predict(head=head, tail=tail, relation=str(relation), top=top, known=known)
-    show([prediction_table(found, predictor)], "json" if as_json else "text", output, found.to_json())
+    found = ensemble.predict(head=head, tail=tail, relation=str(relation), top=top, known=known)
+    show([prediction_table(found, ensemble)], "json" if as_json else "text", output, found.to_json())
 
 
-def ranked_device(run: Run, name: str) -> Any:
-    """Return a torch device by name; ``auto`` is what the run was ranked on, if that is here. Another one is noted."""
-    ranked = (run.made_by() or {}).get("device")
-    device = pick_device("cpu" if name == "auto" and ranked == "cpu" else name)
-    if ranked not in (None, device.type):
+def open_ensemble(run: Run, weights: str | None, device: str) -> Ensemble:
+    """Open a run on a device by name; ``auto`` is what the run was ranked on, if that is here. Another one is noted."""
+    ensemble = Ensemble.open(run, weights, None if device == "auto" else pick_device(device))
+    ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
+    if ranked not in (None, used):
         note(
-            f"{run.path} was ranked on {ranked}, its models now run on {device.type}: scores may differ in the last "
-            f"bit, and with them ranks from the evaluation's"
+            f"{run.path} was ranked on {ranked}, its models now run on {used}: scores may differ in the last bit, and "
+            f"with them ranks from the evaluation's"
         )
-    return device
+    return ensemble
 
 
 def _check_question(head: str | None, tail: str | None, relation: str | None, file: Path | None) -> None:
@@ -94,7 +93,7 @@ def _check_question(head: str | None, tail: str | None, relation: str | None, fi
         raise click.UsageError("--relation belongs to --head and --tail: a file of --queries names its own")
 
 
-def prediction_table(found: Predictions, predictor: Predictor) -> Table:
+def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     """Show the answers of one query, the models' ranks beside them under their weights."""
     voters = [(vote.model, vote.weight) for vote in found[0].votes] if found else []
     named = any(answer.name for answer in found)
@@ -121,13 +120,13 @@ def prediction_table(found: Predictions, predictor: Predictor) -> Table:
         )
         for answer in found
     )
-    weights = predictor.weights
+    weights = ensemble.weights
     facts = {
-        "data set": predictor.dataset.name,
+        "data set": ensemble.dataset.name,
         "weights": f"{weights.settings.get('method', 'ensemble')} on {weights.input}",
         "candidates": f"{found.candidates:,}, known facts not counted",
     }
-    n_known = len(predictor.dataset.entities) - found.candidates
+    n_known = len(ensemble.dataset.entities) - found.candidates
     n_shown = sum(answer.known is not None for answer in found)
     notes = (
         *([f"{n_known:,} known facts, the best {n_shown:,} shown"] if 0 < n_shown < n_known else []),
@@ -137,14 +136,12 @@ def prediction_table(found: Predictions, predictor: Predictor) -> Table:
     return Table(found.question, columns, rows, facts, notes)
 
 
-def _answer_file(
-    predictor: Predictor, file: Path, top: int, known: Known, *, as_json: bool, output: Path | None
-) -> None:
+def _answer_file(ensemble: Ensemble, file: Path, top: int, known: Known, *, as_json: bool, output: Path | None) -> None:
     """Stream the answers to all questions of a file."""
     from relens.prediction.questions import read_questions
 
-    questions = read_questions(file, predictor)
-    answers = predictor.predict_many(questions, top=top, known=known, progress=TerminalProgress())
+    questions = read_questions(file, ensemble)
+    answers = ensemble.predict_many(questions, top=top, known=known, progress=TerminalProgress())
     with _opened(output) as out:
         if as_json:
             for found in answers:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
 @jobs_option
 @click.option(
-    "--force", multiple=True, metavar="STAGE", help="Do a stage again: train, rank, search or report; or all of them."
-)
+    "--force", multiple=True, metavar="STAGE",
+    help="Do a stage again: train, rank, search, report, or all. Interrupted, it goes on without this option.",
+)  # fmt: skip
 @click.option("--report/--no-report", default=True, show_default=True, help="Write the report.")
 @click.option("--offline", is_flag=True, help="Never download the data set.")
 @json_option
@@ -46,11 +47,11 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     DATASET is a name or a folder of TSV files; without one, the generated graph `patterns`. The same command goes on
     where it stopped, and leaves alone what is complete and unchanged.
     """
+    plan = _plan(source, options)
+    device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
     from relens.pipeline.execute import execute
     from relens.pipeline.stages import STAGES
 
-    plan = _plan(source, options)
-    device = pick_device(options["device"])
     found, comparison = execute(
         plan, path, device=device, jobs=options["jobs"], force=STAGES if "all" in force else force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,

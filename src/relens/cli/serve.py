@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from relens.cli.console import note
-from relens.cli.device import device_option, pick_device
+from relens.cli.device import device_option
 from relens.cli.options import run_argument
 from relens.errors import MissingExtraError
 from relens.run import Run
@@ -23,21 +23,22 @@ def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
 
     The page asks for a head or a tail and a relation, shows the answers with the vote of every model, and walks the
-    graph from answer to answer. /docs lists the requests a program can make. Ctrl-C ends the service.
+    graph from answer to answer. /docs lists the requests a program can make. Models run where the run was ranked, if
+    that device is here. Ctrl-C ends the service.
     """
     try:
         from relens.serve import server
         from relens.serve.app import create_app, warm_up
     except ImportError as error:
         raise MissingExtraError("serving an ensemble", "serve") from error
-    from relens.prediction import Predictor
+    from relens.cli.predict import open_ensemble
 
     run = Run.open(run_path)
     with server.listen(host, port) as listener:
         note(f"loading the models of {run.path}")
-        predictor = Predictor.open(run, weights=name, device=pick_device(device))
-        warm_up(predictor)
-        app = create_app(predictor, run.name, hosts=server.hosts_of(listener, host))
+        ensemble = open_ensemble(run, name, device)
+        warm_up(ensemble)
+        app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host))
         if not server.is_loopback(listener):
             note(f"{host} can be reached from other machines: whoever connects may ask, there is no password")
         note(f"serving at {server.address(listener)} (Ctrl-C ends it)")

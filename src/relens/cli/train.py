@@ -1,5 +1,6 @@
 """``relens train``: one base model on one data set."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,22 @@ if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
 
 
+class ModelOption(click.Option):
+    """An option whose help names the models there are, looked up only when somebody reads it: they need torch."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help."""
+        with suppress(ImportError):
+            from relens.models import MODELS
+
+            *names, last = MODELS
+            self.help = f"{', '.join(names)} or {last}."
+        return super().get_help_record(ctx)
+
+
 @click.command()
 @click.argument("source", metavar="DATASET")
-@click.option("--model", required=True, help="transe, rotate, house, complex, conve or compgcn.")
+@click.option("--model", cls=ModelOption, required=True, help="Name of a base model.")
 @click.option("--preset", default="best", show_default=True, help="Settings to start from: paper, best or demo.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting, e.g. --set dim=500.")
 @click.option(
@@ -38,8 +52,9 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     The best parameters by validation MRR are kept. Interrupted training goes on where it stopped when the same
     command runs again; a model that is complete is left alone.
     """
+    device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
     from relens.pipeline.execute import open_or_create
-    from relens.pipeline.training import trained_model
+    from relens.pipeline.training import train_again, trained_model
     from relens.training.presets import resolve
 
     dataset = load(source, offline=options["offline"], progress=TerminalProgress())
@@ -48,12 +63,12 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     run = open_or_create(run_path or Path("runs") / dataset.name, dataset)
     folder = run.model_path(name or settings.model)
     if options["force"]:
-        run.forget_model(folder.name)
+        train_again(run, [folder.name])
     trained = trained_model(run, folder.name, settings, dataset)
     if trained is not None:
         note(f"{folder} is trained already")
     else:
-        trained = _train(dataset, source, settings, folder, pick_device(options["device"]))
+        trained = _train(dataset, source, settings, folder, device)
     result = trained.result
     if as_json:
         emit_json({"model": str(folder), "settings": settings.as_dict(), **result})

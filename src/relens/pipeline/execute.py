@@ -6,6 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from relens import __version__
 from relens.comparison import Comparison, compare, parse_spec
 from relens.data.catalog import load
@@ -13,11 +15,12 @@ from relens.data.dataset import Dataset
 from relens.ensemble.fit import FitSettings
 from relens.errors import InputError, nearest
 from relens.files import locked, read_json, write_json
-from relens.models import resolve_name, resolve_options
+from relens.models import build, resolve_name, resolve_options
+from relens.pipeline.leftovers import remove_left_overs
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
-from relens.pipeline.training import Listener, train_model, train_side_by_side, trained_model
+from relens.pipeline.training import Listener, train_again, train_model, train_side_by_side, trained_model
 from relens.progress import SILENT, Progress
 from relens.run import COMPARISON, RECORD, Run, is_name
 from relens.training.presets import resolve
@@ -47,7 +50,8 @@ def execute(
         path: of the run, which is made if it is not there; None for ``runs/`` and the name of the data set.
         device: torch device that models are trained and run on.
         jobs: processes that train side by side on the CPU, and workers of the search.
-        force: stages to do again.
+        force: stages to do again. A model stays until its successor is complete; if that is interrupted, a call without
+            ``force`` finishes it.
         offline: never download the data set.
         report: write the report, too.
         progress: where to show it.
@@ -56,8 +60,11 @@ def execute(
     _check(plan, force, report)
     dataset = load(plan.dataset, offline=offline, progress=progress)
     settings = settings_of(plan, dataset.name, on_cpu=device.type == "cpu")
+    for asked in settings.values():
+        _check_options(asked)
     run = open_or_create(path or Path("runs") / dataset.name, dataset)
     with locked(run.path):
+        remove_left_overs(run.path, *(run.path / part for part in ("models", "weights", "stages")))
         trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
         made_from = [made_by(trained, device), dataset.fingerprint, __version__]
         stage = Stage(run, "rank", made_from, lambda: _ranks(run))
@@ -127,15 +134,14 @@ def _train(
     force: bool,
     listener: Listener,
 ) -> dict[str, TrainedModel]:
-    """Train what is not trained yet, and return all models by name."""
+    """Train what is not trained yet, or all with ``force``, and return all models by name."""
     if force:
-        for name in settings:
-            run.forget_model(name)
-    missing = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
+        train_again(run, settings)
+    wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
     if device.type == "cpu":
-        train_side_by_side(run, plan.dataset, missing, jobs=jobs, listener=listener)
+        train_side_by_side(run, plan.dataset, wanted, jobs=jobs, listener=listener)
     else:
-        for name, asked in missing.items():
+        for name, asked in wanted.items():
             folder = run.model_path(name)
             train_model(dataset, plan.dataset, asked, folder, device=device, log=partial(listener, name))
     return {name: TrainedModel.open(run.model_path(name) / "trained") for name in settings}
@@ -177,6 +183,11 @@ def _results(run: Run) -> list[str]:
     """Return the identity of what the search left: digests of the comparison and of all weights."""
     paths = [run.path / COMPARISON, *map(run.weights_path, run.weights_names())]
     return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
+
+
+def _check_options(settings: TrainSettings) -> None:
+    """Refuse options that do not go together before any model is trained: a model of two entities tells."""
+    build(settings.model, 2, 1, settings.options, torch.tensor([[0, 0, 1]]))
 
 
 def _check(plan: Plan, force: Collection[str], report: bool) -> None:

@@ -1,6 +1,6 @@
 """Training the models of a run: one after the other on a GPU, side by side on the cores of a CPU."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked
+from relens.pipeline.leftovers import remove_left_overs
 from relens.run import Run
 from relens.training.checkpoint import remove_checkpoints
 from relens.training.fit import fit, new_model
@@ -24,11 +25,17 @@ from relens.training.trained import TrainedModel, save_trained
 Listener = Callable[[str, Record], None]
 """Is handed the name of a model and a record of its log."""
 
+AGAIN = ".again"
+"""An empty file in the folder of a model that is to be trained again; it goes when that is done."""
+
 
 def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset) -> TrainedModel | None:
-    """Return the model of that name if its training is complete; one with other settings or data is refused."""
+    """Return the model of that name if its training is complete; one with other settings or data is refused.
+
+    A model that is to be trained again counts as none.
+    """
     folder = run.model_path(name)
-    if not (folder / "trained").is_dir():
+    if not (folder / "trained").is_dir() or (folder / AGAIN).exists():
         return None
     trained = TrainedModel.open(folder / "trained")
     if trained.fingerprint != dataset.fingerprint:
@@ -43,6 +50,19 @@ def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset
             f"remove {folder} to train it again"
         )
     return trained
+
+
+def train_again(run: Run, names: Iterable[str]) -> None:
+    """Ask for models to be trained from the beginning, whatever there is of them.
+
+    A finished one stays until the new one replaces it. The request is kept in the run: if training is interrupted,
+    ``train_model`` goes on with the new one, and nobody has to ask again.
+    """
+    for folder in map(run.model_path, names):
+        if folder.is_dir():
+            with locked(folder):
+                (folder / AGAIN).touch()
+                remove_checkpoints(folder)
 
 
 def train_model(
@@ -64,11 +84,13 @@ def train_model(
     known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
     with locked(folder):
+        remove_left_overs(folder)
         result = fit(
             model, dataset.train, settings, folder=folder, log=log,
             validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
         )  # fmt: skip
         trained = save_trained(model, settings, result, dataset, source, folder / "trained")
+        (folder / AGAIN).unlink(missing_ok=True)
         remove_checkpoints(folder)
     return trained
 

@@ -1,18 +1,21 @@
 """Prediction: what the ensemble of a run says about questions that the graph leaves open."""
 
+from relens.prediction.ensemble import KNOWN, Ensemble, Known, Question, ranked_device
+from relens.prediction.index import NameIndex
 from relens.prediction.names import AmbiguousNameError, Names, NoSuchNameError
-from relens.prediction.predictor import KNOWN, Known, Predictor, Question
 from relens.prediction.records import Prediction, Predictions, Vote
 
 __all__ = [
     "KNOWN",
     "AmbiguousNameError",
+    "Ensemble",
     "Known",
+    "NameIndex",
     "Names",
     "NoSuchNameError",
     "Prediction",
     "Predictions",
-    "Predictor",
     "Question",
     "Vote",
+    "ranked_device",
 ]

@@ -1,18 +1,14 @@
 """Names in: from what a person types to ids, with the closest names where none fits."""
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from functools import cached_property
-from heapq import nlargest
 
 from relens.data.dataset import Dataset
 from relens.errors import DatasetError, InputError, nearest
+from relens.prediction.index import TYPED, NameIndex
 
-COMPARED = 300
-"""Labels that a name is compared with letter by letter; in large vocabularies those with most in common."""
-
-OFFERED = 3
-"""Names offered in place of one that does not exist."""
+LISTED = 13
+"""Names listed where a text resembles none; the last of them only shows that there are more."""
 
 
 class NoSuchNameError(DatasetError):
@@ -52,44 +48,30 @@ class Names:
         """Return the id of an entity by its label or readable name."""
         if text in self.dataset.entities:
             return self.dataset.entities.id_of(text)
-        labels = self.dataset.entities.labels
-        return _only("entity", "entities", text, self._entities, labels, [*labels, *self._readable.values()])
+        return _only("entity", "entities", text, self.entities, self.dataset.entities.labels)
 
     def relation(self, text: str) -> int:
         """Return the id of a relation by its label."""
         if text in self.dataset.relations:
             return self.dataset.relations.id_of(text)
-        labels = self.dataset.relations.labels
-        return _only("relation", "relations", text, self._relations, labels, labels)
+        return _only("relation", "relations", text, self.relations, self.dataset.relations.labels)
 
     @cached_property
-    def _readable(self) -> dict[int, str]:
-        """Readable names by entity id."""
-        entities = self.dataset.entities
-        return {entities.id_of(label): name for label, name in self.dataset.names.items() if label in entities}
+    def entities(self) -> NameIndex:
+        """Labels and readable names of all entities."""
+        entities, names = self.dataset.entities, self.dataset.names
+        readable = ((entities.id_of(label), name) for label, name in names.items() if label in entities)
+        return NameIndex([*enumerate(entities.labels), *readable])
 
     @cached_property
-    def _entities(self) -> dict[str, list[int]]:
-        return _by_folded([*enumerate(self.dataset.entities.labels), *self._readable.items()])
-
-    @cached_property
-    def _relations(self) -> dict[str, list[int]]:
-        return _by_folded(enumerate(self.dataset.relations.labels))
+    def relations(self) -> NameIndex:
+        """Labels of all relations."""
+        return NameIndex(enumerate(self.dataset.relations.labels))
 
 
-def _by_folded(names: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
-    """Return ids by name without case; an id that has a name twice counts once."""
-    found: dict[str, dict[int, None]] = {}
-    for number, name in names:
-        found.setdefault(name.casefold(), {})[number] = None
-    return {name: list(ids) for name, ids in found.items()}
-
-
-def _only(
-    kind: str, kinds: str, text: str, by_folded: dict[str, list[int]], labels: Sequence[str], known: Sequence[str]
-) -> int:
+def _only(kind: str, kinds: str, text: str, index: NameIndex, labels: Sequence[str]) -> int:
     """Return the only id that has a name, whatever the case, or say which there are."""
-    ids = by_folded.get(text.casefold(), [])
+    ids = index.exactly(text)
     if len(ids) == 1:
         return ids[0]
     if ids:
@@ -98,19 +80,8 @@ def _only(
         raise AmbiguousNameError(
             f"{len(found)} {kinds} are called {text!r}: {shown}. Give the label of one of them.", found
         )
-    choices = closest(text, known)
-    raise NoSuchNameError(f"unknown {kind} {text!r}; {nearest(text[:200], choices or known)}", choices)
-
-
-def closest(text: str, known: Sequence[str]) -> list[str]:
-    """Return the names most like a text, in a fraction of a second even where 100,000 names are known."""
-    wanted = text[:200]
-    if len(known) > COMPARED:
-        pieces = {wanted[at : at + 3] for at in range(max(1, len(wanted) - 2))}
-        pieces |= {piece.lower() for piece in pieces} | {piece.upper() for piece in pieces}
-        known = nlargest(COMPARED, known, key=lambda name: sum(piece in name for piece in pieces))
-    by_folded = {name.casefold(): name for name in known}
-    return [by_folded[found] for found in get_close_matches(wanted.casefold(), by_folded, n=OFFERED, cutoff=0.6)]
+    choices = index.closest(text)
+    raise NoSuchNameError(f"unknown {kind} {text!r}; {nearest(text[:TYPED], choices or labels[:LISTED])}", choices)
 
 
 def the_direction(head: str | None, tail: str | None) -> int:

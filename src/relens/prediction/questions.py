@@ -7,13 +7,13 @@ from pathlib import Path
 from relens.data.queries import DIRECTIONS
 from relens.data.tsv import read_lines
 from relens.errors import InputError, RelensError
-from relens.prediction.predictor import Predictor, Question
+from relens.prediction.ensemble import Ensemble, Question
 
 FIELDS = ("anchor", "relation", "direction")
 EXPECTED = f"{', '.join(FIELDS)} (what is asked for: {' or '.join(DIRECTIONS)})"
 
 
-def read_questions(path: Path, predictor: Predictor) -> list[Question]:
+def read_questions(path: Path, ensemble: Ensemble) -> list[Question]:
     """Return all questions of a file, every name checked, or name the first line at fault."""
     questions: list[Question] = []
     for number, line in _lines(path):
@@ -22,7 +22,7 @@ def read_questions(path: Path, predictor: Predictor) -> list[Question]:
         if question == FIELDS and not questions:
             continue  # a heading
         try:
-            predictor.resolve(*question)
+            ensemble.resolve(*question)
         except InputError as error:
             raise type(error)(f"{where}: {error}") from None
         questions.append(question)

@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from fastapi import Query as InUrl
 
 from relens import __version__
+from relens.prediction import Ensemble, Question
 from relens.prediction import Predictions as Found
-from relens.prediction import Predictor, Question
 from relens.serve.questions import LABEL_LIMIT, Batch, EntityQuery, Prediction, Predictions, PredictQuery, Query
 from relens.serve.refusals import Problem
 from relens.serve.view import View
@@ -19,9 +19,9 @@ REFUSED: dict[int | str, dict[str, Any]] = {
     403: {"model": Problem, "description": "A page from elsewhere asks."},
     404: {"model": Problem, "description": "An unknown name; the closest ones come with it."},
     422: {"model": Problem, "description": "A malformed request."},
+    503: {"model": Problem, "description": "Too many connections are open, or too many predictions in line."},
 }
 SLOW: dict[int | str, dict[str, Any]] = {
-    503: {"model": Problem, "description": "Too many requests are in line."},
     504: {"model": Problem, "description": "The prediction took too long."},
 }
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
@@ -52,7 +52,7 @@ def look_ups(view: View, run: str) -> APIRouter:
     @router.get("/entities", summary="Entities whose label or name begins with, or contains, what was typed")
     def entities(typed: Annotated[EntityQuery, InUrl()]) -> dict[str, Any]:
         labels = view.dataset.entities.labels
-        found = view.entity_labels.matches(typed.prefix, typed.limit)
+        found = view.entity_names.matches(typed.prefix, typed.limit)
         return {"entities": [view.entity(labels[number]) for number in found]}
 
     @router.get("/entity", summary="One entity: its triples counted by relation, as head and as tail")
@@ -67,19 +67,19 @@ def look_ups(view: View, run: str) -> APIRouter:
     return router
 
 
-def predictions(predictor: Predictor, view: View, worker: Worker) -> APIRouter:
+def predictions(ensemble: Ensemble, view: View, worker: Worker) -> APIRouter:
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
     async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
         question = _question(view, asked)
-        return (await worker.run(lambda given_up: _answers(predictor, view, [question], asked, given_up)))[0]
+        return (await worker.run(lambda given_up: _answers(ensemble, view, [question], asked, given_up)))[0]
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
     async def predict_batch(batch: Batch) -> dict[str, Any]:
         questions = [_question(view, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
-        found = await worker.run(lambda given_up: _answers(predictor, view, questions, batch, given_up))
+        found = await worker.run(lambda given_up: _answers(ensemble, view, questions, batch, given_up))
         return {"predictions": found}
 
     return router
@@ -92,10 +92,10 @@ def _question(view: View, query: Query, where: str = "") -> Question:
 
 
 def _answers(
-    predictor: Predictor, view: View, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
+    ensemble: Ensemble, view: View, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
 ) -> list[dict[str, Any]]:
     """Answer questions until nobody waits for the answers any more."""
-    found = predictor.predict_many(questions, top=asked.top, known=asked.known)
+    found = ensemble.predict_many(questions, top=asked.top, known=asked.known)
     return [_answer(view, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
 
 

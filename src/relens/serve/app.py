@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from relens import __version__
 from relens.data.queries import DIRECTIONS
-from relens.prediction import Predictor
+from relens.prediction import Ensemble
 from relens.serve.api import look_ups, predictions
 from relens.serve.guard import Guard
 from relens.serve.limits import DEFAULT_LIMITS, Limits
@@ -19,17 +19,17 @@ from relens.serve.worker import Worker
 
 
 def create_app(
-    predictor: Predictor, run: str, *, limits: Limits = DEFAULT_LIMITS, hosts: Collection[str] | None = None
+    ensemble: Ensemble, run: str, *, limits: Limits = DEFAULT_LIMITS, hosts: Collection[str] | None = None
 ) -> FastAPI:
     """Return the service of one ensemble.
 
     Args:
-        predictor: what is asked; it is called from one thread only.
+        ensemble: what is asked; it is called from one thread only.
         run: how the page calls what it serves.
         limits: what a request may cost.
         hosts: the names a client may have used to get here, in lower case and without port; None for any.
     """
-    view = View(predictor.dataset, predictor.weights)
+    view = View(ensemble.dataset, ensemble.weights)
     worker = Worker(limits)
 
     @asynccontextmanager
@@ -51,17 +51,17 @@ def create_app(
     app.add_middleware(Guard, limits=limits, hosts=hosts)
     add_refusals(app)
     app.include_router(look_ups(view, run))
-    app.include_router(predictions(predictor, view, worker))
+    app.include_router(predictions(ensemble, view, worker))
     add_pages(app)
     return app
 
 
-def warm_up(predictor: Predictor) -> None:
+def warm_up(ensemble: Ensemble) -> None:
     """Load every model that has a weight anywhere, and compile what predictions need, before the first client asks."""
-    weights, anchor = predictor.weights, predictor.dataset.entities.labels[0]
+    weights, anchor = ensemble.weights, ensemble.dataset.entities.labels[0]
     for of_model in weights.table.T:
         groups = np.flatnonzero(of_model)
         places = np.argwhere(np.isin(weights.grouping.table, groups[:1]))  # rows relation, direction
         for relation, direction in places[:1]:
             question = (anchor, weights.relations[relation], DIRECTIONS[direction])
-            list(predictor.predict_many([question], top=1))
+            list(ensemble.predict_many([question], top=1))

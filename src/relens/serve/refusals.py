@@ -50,6 +50,12 @@ def unknown(kind: str, label: str, closest: Sequence[str], where: str = "") -> R
     return RefusedError(404, f"{where}unknown {kind} {_shortened(label)!r}; {hint}", closest)
 
 
+def ambiguous(kinds: str, labels: Sequence[str], where: str = "") -> RefusedError:
+    """Refuse a name that several have, with the labels of some."""
+    message = f"{where}{len(labels)} {kinds} are called so: give the label of one of them"
+    return RefusedError(422, message, labels[:SHOWN])
+
+
 def _shortened(label: str, limit: int = 80) -> str:
     return label if len(label) <= limit else label[: limit - 1] + "…"
 

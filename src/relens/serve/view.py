@@ -1,5 +1,7 @@
 """What the service can say about a graph and its ensemble without running a model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,8 @@ from relens.data.dataset import Dataset, Vocabulary
 from relens.data.queries import DIRECTIONS, HEAD, TAIL
 from relens.data.statistics import cardinality_classes
 from relens.ensemble.weights import EnsembleWeights
-from relens.serve.labels import LabelIndex
-from relens.serve.refusals import SHOWN, RefusedError, unknown
+from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
+from relens.serve.refusals import ambiguous, unknown
 
 
 class View:
@@ -17,33 +19,22 @@ class View:
 
     def __init__(self, dataset: Dataset, weights: EnsembleWeights) -> None:
         self.dataset, self.weights = dataset, weights
-        self.entity_labels = LabelIndex(dataset.entities.labels, dataset.names)
-        self._relation_labels = LabelIndex(dataset.relations.labels)
+        self._names = Names(dataset)
+        self.entity_names = self._names.entities  # made now, not while the first client waits
         self._triples = np.concatenate(list(dataset.splits.values()))  # (n, 3) head, relation, tail
         self._shares = weights.normalised()  # (G, N)
         self._place = {label: place for place, label in enumerate(weights.relations)}
         self.relations = self._relations()
 
     def known_entity(self, typed: str, where: str = "") -> str:
-        """Return the label of an entity by its label or, where just one has it, by its name, whatever the case.
+        """Return the label of an entity by any name ``Names`` understands; others are refused, ``where`` says where."""
+        with _refused("entity", "entities", typed, where):
+            return self.dataset.entities.labels[self._names.entity(typed)]
 
-        Others are refused; ``where`` begins the message.
-        """
-        if typed in self.dataset.entities:
-            return typed
-        found = [self.dataset.entities.labels[number] for number in self.entity_labels.exactly(typed)]
-        if len(found) > 1:
-            message = f"{where}{len(found)} entities are called so: give the label of one of them"
-            raise RefusedError(422, message, found[:SHOWN])
-        if not found:
-            raise unknown("entity", typed, self.entity_labels.closest(typed), where)
-        return found[0]
-
-    def known_relation(self, label: str, where: str = "") -> str:
+    def known_relation(self, typed: str, where: str = "") -> str:
         """Return the label of a relation, or refuse one that the graph does not have."""
-        if label not in self.dataset.relations:
-            raise unknown("relation", label, self._relation_labels.closest(label), where)
-        return label
+        with _refused("relation", "relations", typed, where):
+            return self.dataset.relations.labels[self._names.relation(typed)]
 
     def entity(self, label: str) -> dict[str, str | None]:
         """Return an entity's label and, where there is one, its readable name."""
@@ -111,3 +102,14 @@ class View:
         counts = np.bincount(relations, minlength=len(self.dataset.relations))
         order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         return [{"relation": self.dataset.relations.labels[r], "count": int(counts[r])} for r in order]
+
+
+@contextmanager
+def _refused(kind: str, kinds: str, typed: str, where: str) -> Iterator[None]:
+    """Turn what ``Names`` says about a name into a refusal."""
+    try:
+        yield
+    except NoSuchNameError as error:
+        raise unknown(kind, typed, error.choices, where) from None
+    except AmbiguousNameError as error:
+        raise ambiguous(kinds, error.choices, where) from None

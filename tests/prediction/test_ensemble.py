@@ -20,7 +20,7 @@ from relens.data.queries import DIRECTIONS, Queries
 from relens.ensemble.fit import fit
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, RelensError, WeightsError
-from relens.prediction import Predictor
+from relens.prediction import Ensemble, ranked_device
 from relens.ranks.export import Ranker
 from relens.run import MADE_BY, Run
 from relens.training.fit import FitResult
@@ -34,14 +34,14 @@ SITE, NORTH = "site_04_17", "north_neighbour"
 
 
 @pytest.fixture(scope="module")
-def predictor(run):
-    return Predictor.open(run, "dsc-log")
+def ensemble(run):
+    return Ensemble.open(run, "dsc-log")
 
 
-def questions(predictor, split):
+def questions(ensemble, split):
     """Ask all queries of a split: (anchor, relation, direction) and the answer, in labels."""
-    entities, relations = predictor.dataset.entities.labels, predictor.dataset.relations.labels
-    q = predictor.dataset.queries(split)
+    entities, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
+    q = ensemble.dataset.queries(split)
     columns = zip(q.anchor, q.relation, q.direction, q.answer, strict=True)
     return [((entities[a], relations[r], DIRECTIONS[d]), entities[t]) for a, r, d, t in columns]
 
@@ -52,53 +52,53 @@ def given(anchor, relation, direction):
 
 @pytest.mark.parametrize(("name", "split"), [("rank", "valid"), *((name, "test") for name in INPUTS)])
 def test_every_answer_has_the_rank_of_the_evaluation(run, name, split):
-    predictor = Predictor.open(run, f"dsc-{name}")
-    expected = predictor.weights.answer_ranks(run.ranks(split)).realistic
-    asked, id_of = questions(predictor, split), predictor.dataset.entities.id_of
+    ensemble = Ensemble.open(run, f"dsc-{name}")
+    expected = ensemble.weights.answer_ranks(run.ranks(split)).realistic
+    asked, id_of = questions(ensemble, split), ensemble.dataset.entities.id_of
     found = []
     for at in range(0, len(asked), 64):
         batch = asked[at : at + 64]
-        standings = predictor._standings([predictor.resolve(*question) for question, _ in batch])
+        standings = ensemble._standings([ensemble.resolve(*question) for question, _ in batch])
         found += [standing.place(id_of(answer)).rank for standing, (_, answer) in zip(standings, batch, strict=True)]
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_rank_in_a_list_is_the_rank_of_the_evaluation(run, name):
-    predictor = Predictor.open(run, f"dsc-{name}")
-    expected = predictor.weights.answer_ranks(run.ranks("test")).realistic
-    asked = questions(predictor, "test")
+    ensemble = Ensemble.open(run, f"dsc-{name}")
+    expected = ensemble.weights.answer_ranks(run.ranks("test")).realistic
+    asked = questions(ensemble, "test")
     some = [i for i in range(3, len(asked), 97) if expected[i] <= 50]
-    lists = predictor.predict_many([asked[i][0] for i in some], top=300)
+    lists = ensemble.predict_many([asked[i][0] for i in some], top=300)
     for i, predictions in zip(some, lists, strict=True):
         question, answer = asked[i]
-        assert predictor.rank_of(answer, **given(*question)) == expected[i]
+        assert ensemble.rank_of(answer, **given(*question)) == expected[i]
         (row,) = (prediction for prediction in predictions if prediction.entity == answer)
         assert (row.rank, row.known is None) == (expected[i], False)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_shape_of_a_batch_is_that_of_the_ranking_or_does_not_matter(run, predictor, model):
+def test_the_shape_of_a_batch_is_that_of_the_ranking_or_does_not_matter(run, ensemble, model):
     # The ranking scored all queries of a split at once, predictions take 64: the scores are the same to the last bit.
-    trained = TrainedModel.open(run.model_path(model) / "trained").load(predictor.dataset)
-    ranker = Ranker({model: trained}, predictor.dataset)
-    queries = predictor.dataset.queries("valid")
+    trained = TrainedModel.open(run.model_path(model) / "trained").load(ensemble.dataset)
+    ranker = Ranker({model: trained}, ensemble.dataset)
+    queries = ensemble.dataset.queries("valid")
     assert len(queries) <= ranker.block
     together = ranker._scores(queries)[0].numpy()
     for some in (np.array([5]), np.arange(700, 764), np.arange(0, 2200, 80)):
-        np.testing.assert_array_equal(predictor.models.scores(model, queries[some]), together[some])
+        np.testing.assert_array_equal(ensemble.models.scores(model, queries[some]), together[some])
 
 
-def test_each_vote_is_the_models_own_rank(predictor):
-    found = predictor.predict(head=SITE, relation=NORTH, top=6)
-    dataset = predictor.dataset
+def test_each_vote_is_the_models_own_rank(ensemble):
+    found = ensemble.predict(head=SITE, relation=NORTH, top=6)
+    dataset = ensemble.dataset
     known = {t for h, r, t in np.concatenate(list(dataset.splits.values())).tolist()
              if (dataset.entities.labels[h], dataset.relations.labels[r]) == (SITE, NORTH)}  # fmt: skip
     assert found.candidates == len(dataset.entities) - len(known)
     anchor, relation = dataset.entities.id_of(SITE), dataset.relations.id_of(NORTH)
     question = Queries.from_columns(np.array([[anchor], [relation], [0], [0], [0]]))
-    group = predictor.weights.grouping.table[relation, 0]
-    weights = dict(zip(predictor.weights.models, predictor.weights.normalised()[group], strict=True))
+    group = ensemble.weights.grouping.table[relation, 0]
+    weights = dict(zip(ensemble.weights.models, ensemble.weights.normalised()[group], strict=True))
     for prediction in found:
         assert [vote.model for vote in prediction.votes] == sorted(
             (m for m in weights if weights[m]), key=lambda m: -weights[m]
@@ -107,19 +107,19 @@ def test_each_vote_is_the_models_own_rank(predictor):
         column = dataset.entities.id_of(prediction.entity)
         for vote in prediction.votes:
             assert vote.weight == weights[vote.model]
-            (row,) = predictor.models.scores(vote.model, question)
+            (row,) = ensemble.models.scores(vote.model, question)
             assert vote.rank == mean_rank(row.tolist(), column, known - {column})
 
 
-def test_known_facts_are_marked_or_dropped(predictor):
-    marked = predictor.predict(head="officer_2_03", relation="outranks", top=2000)
-    dropped = predictor.predict(head="officer_2_03", relation="outranks", top=2000, known="drop")
+def test_known_facts_are_marked_or_dropped(ensemble):
+    marked = ensemble.predict(head="officer_2_03", relation="outranks", top=2000)
+    dropped = ensemble.predict(head="officer_2_03", relation="outranks", top=2000, known="drop")
     assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
     assert len(dropped) == dropped.candidates == marked.candidates
-    labels, relations = predictor.dataset.entities.labels, predictor.dataset.relations.labels
+    labels, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
     facts = {
         labels[t]: split
-        for split, triples in predictor.dataset.splits.items()
+        for split, triples in ensemble.dataset.splits.items()
         for h, r, t in triples.tolist()
         if (labels[h], relations[r]) == ("officer_2_03", "outranks")
     }
@@ -130,32 +130,32 @@ def test_known_facts_are_marked_or_dropped(predictor):
     assert ranks == sorted(ranks)
 
 
-def test_known_facts_come_in_addition(predictor):
+def test_known_facts_come_in_addition(ensemble):
     asked = {"head": "officer_2_03", "relation": "outranks"}
-    n_facts = len(predictor.dataset.entities) - predictor.predict(**asked).candidates
+    n_facts = len(ensemble.dataset.entities) - ensemble.predict(**asked).candidates
     assert n_facts > 3
     for top in (1, 3, 30):
-        marked, dropped = (predictor.predict(**asked, top=top, known=known) for known in ("mark", "drop"))
+        marked, dropped = (ensemble.predict(**asked, top=top, known=known) for known in ("mark", "drop"))
         assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
         assert (len(dropped), len(marked)) == (top, top + min(top, n_facts))
 
 
-def test_confidence_is_the_share_of_validation_queries(run, predictor):
-    found = predictor.predict(tail="kind_10", relation="kind_of", top=5, known="drop")
+def test_confidence_is_the_share_of_validation_queries(run, ensemble):
+    found = ensemble.predict(tail="kind_10", relation="kind_of", top=5, known="drop")
     confidences = [prediction.confidence for prediction in found]
     assert all(0 <= confidence <= 1 for confidence in confidences)
     assert confidences == sorted(confidences, reverse=True)
     # north_neighbour has one answer at most: once it is known, nothing is known about the next.
-    known_already = predictor.predict(head=SITE, relation=NORTH, known="drop")
+    known_already = ensemble.predict(head=SITE, relation=NORTH, known="drop")
     assert {prediction.confidence for prediction in known_already} == {None}
 
 
-def test_many_questions_are_answered_like_one_each(predictor):
-    asked = [question for question, _ in questions(predictor, "test")[100:230]]
-    together = list(predictor.predict_many(iter(asked), top=4, known="drop"))
+def test_many_questions_are_answered_like_one_each(ensemble):
+    asked = [question for question, _ in questions(ensemble, "test")[100:230]]
+    together = list(ensemble.predict_many(iter(asked), top=4, known="drop"))
     assert [(p.anchor, p.relation, p.direction) for p in together] == asked
     for question, predictions in list(zip(asked, together, strict=True))[::13]:
-        assert predictor.predict(**given(*question), top=4, known="drop") == predictions
+        assert ensemble.predict(**given(*question), top=4, known="drop") == predictions
 
 
 class Counting:
@@ -171,7 +171,7 @@ class Counting:
         yield self.done.append
 
 
-def test_bulk_prediction_asks_for_a_batch_at_a_time(predictor):
+def test_bulk_prediction_asks_for_a_batch_at_a_time(ensemble):
     question, taken, progress = (SITE, NORTH, "tail"), [], Counting()
 
     class Endless:
@@ -183,7 +183,7 @@ def test_bulk_prediction_asks_for_a_batch_at_a_time(predictor):
                 taken.append(1)
                 yield question
 
-    answers = predictor.predict_many(Endless(), top=1, progress=progress)
+    answers = ensemble.predict_many(Endless(), top=1, progress=progress)
     for _ in range(65):
         next(answers)
     assert len(taken) == 128
@@ -201,20 +201,20 @@ def only(weights, model, relation, direction):
 
 def test_only_models_with_a_weight_are_loaded(run):
     weights = only(EnsembleWeights.load(run.weights_path("dsc-rank")), "complex", NORTH, "tail")
-    predictor = Predictor(run, Predictor.open(run, "dsc-rank").dataset, weights, "cpu")
-    assert predictor.models.loaded == {}
-    found = predictor.predict(head=SITE, relation=NORTH, known="drop")
-    assert list(predictor.models.loaded) == ["complex"]
+    ensemble = Ensemble(run, Ensemble.open(run, "dsc-rank").dataset, weights, "cpu")
+    assert ensemble.models.loaded == {}
+    found = ensemble.predict(head=SITE, relation=NORTH, known="drop")
+    assert list(ensemble.models.loaded) == ["complex"]
     assert [(vote.model, vote.weight) for vote in found[0].votes] == [("complex", 1.0)]
     assert [vote.rank for prediction in found for vote in prediction.votes] == [prediction.rank for prediction in found]
-    model = predictor.models.loaded["complex"]
-    predictor.predict(tail=SITE, relation=NORTH)
-    assert set(predictor.models.loaded) == set(MODELS)
-    assert predictor.models.loaded["complex"] is model
+    model = ensemble.models.loaded["complex"]
+    ensemble.predict(tail=SITE, relation=NORTH)
+    assert set(ensemble.models.loaded) == set(MODELS)
+    assert ensemble.models.loaded["complex"] is model
 
 
-def test_records_are_plain_json_values(predictor):
-    found = predictor.predict(tail=SITE, relation=NORTH, top=3)
+def test_records_are_plain_json_values(ensemble):
+    found = ensemble.predict(tail=SITE, relation=NORTH, top=3)
     assert found.question == f"(?, {NORTH}, {SITE})"
     assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
     assert list(found.to_json()) == ["anchor", "relation", "direction", "candidates", "answers"]
@@ -226,8 +226,8 @@ def test_records_are_plain_json_values(predictor):
     }  # fmt: skip
 
 
-def test_a_data_frame_has_a_row_per_answer(predictor, monkeypatch):
-    found = predictor.predict(head=SITE, relation=NORTH, top=3)
+def test_a_data_frame_has_a_row_per_answer(ensemble, monkeypatch):
+    found = ensemble.predict(head=SITE, relation=NORTH, top=3)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(RelensError, match="needs pandas: pip install pandas"):
         found.to_pandas()
@@ -253,15 +253,15 @@ def test_a_data_frame_has_a_row_per_answer(predictor, monkeypatch):
         ({"head": SITE, "relation": NORTH, "known": "hide"}, "unknown way 'hide' to treat known facts"),
     ],
 )
-def test_wrong_questions_are_refused(predictor, asked, message):
+def test_wrong_questions_are_refused(ensemble, asked, message):
     with pytest.raises(InputError) as caught:
-        predictor.predict(**asked)
+        ensemble.predict(**asked)
     assert message in str(caught.value)
 
 
-def test_a_wrong_direction_is_refused(predictor):
+def test_a_wrong_direction_is_refused(ensemble):
     with pytest.raises(InputError, match="unknown direction 'up': expected what is asked for, tail or head"):
-        next(predictor.predict_many([(SITE, NORTH, "up")]))
+        next(ensemble.predict_many([(SITE, NORTH, "up")]))
 
 
 @pytest.fixture
@@ -271,31 +271,31 @@ def copied(run, tmp_path):
 
 def test_the_weights_are_found_by_name(copied):
     with pytest.raises(WeightsError, match=r"several weights: choose one with --weights {dsc-log,dsc-rank,dsc-score}"):
-        Predictor.open(copied)
+        Ensemble.open(copied)
     with pytest.raises(WeightsError, match="has no weights 'dsc-rnak'; did you mean 'dsc-rank'"):
-        Predictor.open(copied, "dsc-rnak")
+        Ensemble.open(copied, "dsc-rnak")
     copied.weights_path("dsc-rank").rename(copied.weights_path("dsc"))
-    assert Predictor.open(str(copied.path)).weights.input == "rank"
+    assert Ensemble.open(str(copied.path)).weights.input == "rank"
     for name in ("dsc-log", "dsc"):
         copied.weights_path(name).unlink()
-    assert Predictor.open(copied).weights.input == "score"
+    assert Ensemble.open(copied).weights.input == "score"
     copied.weights_path("dsc-score").unlink()
     with pytest.raises(WeightsError, match="has no weights yet: search them with `relens search"):
-        Predictor.open(copied)
+        Ensemble.open(copied)
 
 
 def test_what_does_not_belong_together_is_refused(copied, tmp_path):
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     replace(weights, dataset=("patterns", "0" * 16)).save(copied.weights_path("other"))
     with pytest.raises(WeightsError, match="'patterns' is now another graph"):
-        Predictor.open(copied, "other")
+        Ensemble.open(copied, "other")
     record = copied.model_path(weights.models[0]) / "trained" / "model.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"source": "gone"}))
     with pytest.raises(DatasetError, match="was trained on 'gone', which cannot be loaded here"):
-        Predictor.open(copied, "dsc-rank")
-    copied.forget_model("rotate")
+        Ensemble.open(copied, "dsc-rank")
+    shutil.rmtree(copied.model_path("rotate"))
     with pytest.raises(InputError, match="but no trained model 'rotate': predictions need the models themselves"):
-        Predictor.open(copied, "dsc-rank")
+        Ensemble.open(copied, "dsc-rank")
 
 
 def trained_again(run, name):
@@ -316,43 +316,58 @@ def test_models_trained_after_the_ranking_are_refused(copied):
         f"`relens rank {copied.path} --force; relens search {copied.path}`"
     )
     with pytest.raises(InputError, match=re.escape(message)):
-        Predictor.open(copied, "dsc-rank")
+        Ensemble.open(copied, "dsc-rank")
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     table = weights.table * [name != "rotate" for name in weights.models] + [n == "transe" for n in weights.models]
     replace(weights, table=table).save(copied.weights_path("others"))
-    assert Predictor.open(copied, "others").predict(head=SITE, relation=NORTH)
+    assert Ensemble.open(copied, "others").predict(head=SITE, relation=NORTH)
     succeed("rank", copied.path, "--force", "--device", "cpu")
     with pytest.raises(WeightsError, match=r"fitted on other validation ranks .*: rank and search again"):
-        Predictor.open(copied, "dsc-rank")
+        Ensemble.open(copied, "dsc-rank")
     fit(copied.ranks("valid"), method="mean", input="rank").save(copied.weights_path("mean"))
-    assert Predictor.open(copied, "mean").predict(head=SITE, relation=NORTH)
+    assert Ensemble.open(copied, "mean").predict(head=SITE, relation=NORTH)
 
 
 def test_weights_of_some_models_belong_to_the_ranks_of_all(copied):
     some = copied.ranks("valid").select_models(["rotate", "transe"])
     weights = fit(some, method="mean", input="rank")
     weights.save(copied.weights_path("some"))
-    assert Predictor.open(copied, "some").weights.models == ("rotate", "transe")
+    assert Ensemble.open(copied, "some").weights.models == ("rotate", "transe")
     replace(weights, fitted_on="0" * 16).save(copied.weights_path("some"))
     with pytest.raises(WeightsError, match=r"fitted on other validation ranks \(0{16}\)"):
-        Predictor.open(copied, "some")
+        Ensemble.open(copied, "some")
     replace(weights, fitted_on="").save(copied.weights_path("some"))
-    assert Predictor.open(copied, "some")
+    assert Ensemble.open(copied, "some")
 
 
 def test_ranks_of_unknown_origin_are_taken_as_they_are(copied):
     (copied.path / "ranks" / MADE_BY).unlink()
     trained_again(copied, "rotate")
-    assert Predictor.open(copied, "dsc-rank")
+    assert Ensemble.open(copied, "dsc-rank")
+
+
+@pytest.mark.parametrize(
+    ("ranked", "gpu", "expected"),
+    [("cpu", True, "cpu"), ("cpu", False, "cpu"), ("cuda", True, "cuda"), ("cuda", False, "cpu"), (None, True, "cpu")],
+)
+def test_the_device_is_that_of_the_ranking_if_it_is_here(copied, monkeypatch, ranked, gpu, expected):
+    record = copied.path / "ranks" / MADE_BY
+    if ranked is None:
+        record.unlink()
+    else:
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"device": ranked}))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    assert ranked_device(copied) == Ensemble.open(copied, "dsc-rank").models.device == expected
+    assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == "cpu"
 
 
 def test_without_ranks_of_the_weights_nothing_is_said_about_confidence(copied):
     asked = {"tail": "kind_10", "relation": "kind_of", "known": "drop"}
-    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
+    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
     foreign = Run.open(simulated.write_run(copied.path.parent / "foreign"))
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     replace(weights, fitted_on="").save(copied.weights_path("dsc-rank"))
     shutil.rmtree(copied.ranks_path("valid"))
-    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
+    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
     shutil.copytree(foreign.ranks_path("valid"), copied.ranks_path("valid"))
-    assert Predictor.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
+    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is None

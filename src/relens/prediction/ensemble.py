@@ -1,4 +1,4 @@
-"""The predictor: asks the ensemble of a run about its graph, with names in and names out."""
+"""The ensemble of a run: asked about its graph, with names in and names out."""
 
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ class _Asked:
     direction: int
 
 
-class Predictor:
-    """The models of a run, combined by its weights.
+class Ensemble:
+    """The models of a run, combined by its weights: ``Ensemble.open("runs/mine").predict(head=…, relation=…)``.
 
     Attributes:
         run: where models, weights and validation ranks are.
@@ -62,19 +62,22 @@ class Predictor:
         self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
     @classmethod
-    def open(cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str" = "cpu") -> Self:
+    def open(
+        cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str | None" = None
+    ) -> Self:
         """Open a run for questions.
 
         Args:
             run: a run with trained models, or its path.
             weights: their name in the run; ``dsc`` by default, or the only ones there are.
-            device: where models run. Ranks equal those of the evaluation on the device the run was ranked on.
+            device: where models run; None for where the run was ranked, see ``ranked_device``. There, ranks equal
+                those of the evaluation.
         """
         run = run if isinstance(run, Run) else Run.open(run)
         found = EnsembleWeights.load(run.default_weights(weights))
         dataset = _graph(run, found)
         _check_ranks(run, found)
-        return cls(run, dataset, found, device)
+        return cls(run, dataset, found, device or ranked_device(run))
 
     def predict(
         self, *, relation: str, head: str | None = None, tail: str | None = None, top: int = 10, known: Known = "mark"
@@ -187,6 +190,14 @@ class Predictor:
             return Confidence.of_valid(self.run.ranks("valid"), self.weights, len(self.dataset.entities))
         except (RanksError, WeightsError):  # ranks of other models or other data say nothing about these weights
             return None
+
+
+def ranked_device(run: Run) -> str:
+    """Return what a run was ranked on, ``cpu`` or ``cuda``; the CPU where that is not known or not here."""
+    import torch
+
+    ranked = (run.made_by() or {}).get("device")
+    return "cuda" if ranked == "cuda" and torch.cuda.is_available() else "cpu"
 
 
 def _check(top: int, known: str) -> None:

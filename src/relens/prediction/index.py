@@ -1,0 +1,90 @@
+"""Finding names by what a person has typed: the same, those that begin so or contain it, those that resemble it."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from heapq import nlargest
+from itertools import accumulate, islice
+
+BETWEEN = "\n"  # no name holds a line end
+
+OFFERED = 3
+"""Names offered in place of one that does not exist."""
+
+COMPARED = 300
+"""Names that a text is compared with letter by letter; of more, those that share its rarest pieces."""
+
+SHARING = 2000
+"""Names that are looked at for each piece; one that more names share says little."""
+
+TYPED = 200
+"""Characters of a text that are compared."""
+
+
+class NameIndex:
+    """Names of numbered things, in one long text that is quick to search where there are a hundred thousand of them.
+
+    Case does not matter. A thing may have several names, and several things may share one.
+    """
+
+    def __init__(self, names: Iterable[tuple[int, str]]) -> None:
+        spelled = {(name.casefold(), number): name for number, name in names}
+        ordered = sorted(spelled)
+        self._texts = [text for text, _ in ordered]
+        self._numbers = [number for _, number in ordered]
+        self._spelled = [spelled[key] for key in ordered]
+        self._joined = BETWEEN.join(self._texts)
+        self._begins = [0, *accumulate(len(text) + len(BETWEEN) for text in self._texts)]
+
+    def exactly(self, typed: str) -> list[int]:
+        """Return the numbers of all that have this name, ascending."""
+        typed = typed.casefold()
+        begin, end = bisect_left(self._texts, typed), bisect_right(self._texts, typed)
+        return sorted(set(self._numbers[begin:end]))
+
+    def matches(self, typed: str, limit: int) -> list[int]:
+        """Return at most ``limit`` numbers: of names that begin with ``typed``, in order, then of those with it inside.
+
+        Nothing typed begins every name.
+        """
+        typed = typed.casefold()
+        found: dict[int, None] = {}
+        place = bisect_left(self._texts, typed)
+        while len(found) < limit and place < len(self._texts) and self._texts[place].startswith(typed):
+            found[self._numbers[place]] = None
+            place += 1
+        containing = self._places_with(typed)
+        while len(found) < limit and (inside := next(containing, None)) is not None:
+            found[self._numbers[inside]] = None
+        return list(found)
+
+    def closest(self, typed: str) -> list[str]:
+        """Return the names that resemble a text most, as they are spelled, the most alike first."""
+        wanted = typed[:TYPED].casefold()
+        places = range(len(self._texts)) if len(self._texts) <= COMPARED else self._alike(wanted)
+        by_text = {self._texts[place]: self._spelled[place] for place in places}
+        return [by_text[found] for found in get_close_matches(wanted, by_text, n=OFFERED, cutoff=0.6)]
+
+    def _alike(self, wanted: str) -> Iterable[int]:
+        """Return the places of the names that share most pieces with a text, a rare piece counting more."""
+        shared: defaultdict[int, float] = defaultdict(float)
+        for piece in _pieces(wanted):
+            places = list(islice(self._places_with(piece), SHARING))
+            for place in places:
+                shared[place] += 1 / len(places)
+        return nlargest(COMPARED, shared, key=lambda place: (shared[place], -place))
+
+    def _places_with(self, text: str) -> Iterator[int]:
+        """Yield the places of all names that contain a text."""
+        at = -1 if BETWEEN in text else self._joined.find(text)
+        while 0 <= at < len(self._joined):
+            place = bisect_right(self._begins, at) - 1
+            yield place
+            at = self._joined.find(text, self._begins[place + 1])
+
+
+def _pieces(text: str) -> set[str]:
+    """Return overlapping pieces of a third and of a sixth of a text, so that some are free of one or two slips."""
+    sizes = {max(3, len(text) // parts) for parts in (3, 6)}
+    return {text[at : at + size] for size in sizes for at in range(0, max(1, len(text) - size + 1), max(1, size // 3))}

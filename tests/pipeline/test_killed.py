@@ -1,0 +1,125 @@
+"""The files of a run are the same for the same seed, byte by byte, also where the run was killed on its way.
+
+Each run is a process of its own; see ``mortal.py`` for how it is killed and why its clock stands still.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
+
+from relens.run import Run
+from tests.pipeline.graph import CHANGES, MODELS, write_ring
+
+SETTINGS = [word for change in CHANGES for word in ("--set", change)]
+ALIVE = "^$"
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """A plan in a file: few methods, because each run begins in an interpreter that knows nothing."""
+    folder = tmp_path_factory.mktemp("plans")
+    graph = write_ring(folder / "ring")
+    (folder / "plan.toml").write_text(
+        f'dataset = "{graph}"\nmodels = {list(MODELS)}\nmethods = ["mean", "simple", "dsc"]\n'
+    )
+    return folder / "plan.toml"
+
+
+def run_until(pattern: str, plan: Path, path: Path, *options: str, hash_seed: int = 0) -> int:
+    """Run a plan in a process that dies at a path with the pattern; return how it ended."""
+    command = [sys.executable, str(Path(__file__).with_name("mortal.py")), pattern, "run", "--config", str(plan)]
+    command += ["--run", str(path), "--device", "cpu", "--jobs", "1", *SETTINGS, *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """Return the content of all files of a run but the locks, which hold the number of a process."""
+    found = (file for file in sorted(path.rglob("*")) if file.is_file() and file.name != ".lock")
+    return {str(file.relative_to(path)): file.read_bytes() for file in found}
+
+
+def assert_same_files(one: Path, other: Path, *, report: bool = True) -> None:
+    """Compare two runs byte by byte, with or without their reports."""
+    first, second = files(one), files(other)
+    if not report:
+        first = {name: first[name] for name in first if not name.startswith(("report/", "stages/report"))}
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+@pytest.fixture(scope="module")
+def whole(plan, tmp_path_factory):
+    """A run that nothing interrupted; tests only read it."""
+    path = tmp_path_factory.mktemp("whole") / "ring"
+    assert run_until(ALIVE, plan, path) == 0
+    return path
+
+
+def test_one_seed_gives_the_same_files_and_another_seed_others(plan, whole, tmp_path):
+    """Logs, ranks, weights, results, page and figures, whatever order sets and dictionaries of strings have."""
+    assert run_until(ALIVE, plan, tmp_path / "again" / "ring", hash_seed=1) == 0
+    assert_same_files(whole, tmp_path / "again" / "ring")
+    names = files(whole).keys()
+    assert {"comparison.json", "report/index.html", "report/figures/training.svg", "models/conve/log.jsonl"} <= names
+    assert run_until(ALIVE, plan, tmp_path / "other" / "ring", "--seed", "1", "--no-report") == 0
+    ours, others = files(whole), files(tmp_path / "other" / "ring")
+    for name in ("models/transe/trained/model.safetensors", "ranks/test/answer.bin", "comparison.json"):
+        assert ours[name] != others[name]
+
+
+def left_over(path: Path) -> list[str]:
+    """Return what never took its place."""
+    return [name for name in files(path) if ".part" in name]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "models", "present"),
+    [
+        ("/models/complex/step-000000020$", {"transe"}, "models/complex/step-000000010/state.json"),
+        ("/models/conve/trained$", {"transe", "complex"}, "models/conve/step-000000030/state.json"),
+        (r"/\.ranks\.[^/]*/test$", set(MODELS), "run.json"),
+        ("/weights/simple.json$", set(MODELS), "weights/mean.json"),
+    ],
+    ids=["checkpoint", "train", "rank", "search"],
+)
+def test_killed_before_the_report_the_same_command_ends_alike(plan, whole, tmp_path, pattern, models, present):
+    path = tmp_path / "ring"
+    assert run_until(pattern, plan, path, "--no-report") == -signal.SIGKILL
+    # It died half way: what was complete is there, what was not is aside.
+    assert set(Run.open(path).model_names()) == models
+    assert present in files(path)
+    assert left_over(path)
+    assert "comparison.json" not in files(path)
+    assert run_until(ALIVE, plan, path, "--no-report") == 0
+    assert_same_files(whole, path, report=False)
+
+
+def test_killed_while_figures_are_drawn_the_same_command_ends_alike(plan, whole, tmp_path):
+    path = tmp_path / "ring"
+    assert run_until("/figures/weights.svg$", plan, path) == -signal.SIGKILL
+    assert any(name.endswith("figures/comparison.svg") for name in left_over(path))
+    assert not (path / "report").exists()
+    assert run_until(ALIVE, plan, path) == 0
+    assert_same_files(whole, path)
+
+
+@pytest.mark.parametrize(("stage", "place"), [("train", "models/complex/trained"), ("rank", "ranks")])
+def test_killed_where_the_old_has_left_and_the_new_not_arrived_it_ends_alike(plan, whole, tmp_path, stage, place):
+    """A folder is replaced in two steps. The command that goes on does not say ``--force`` again."""
+    path = shutil.copytree(whole, tmp_path / "ring")
+    assert run_until(f"/ring/{place}$", plan, path, "--force", stage) == -signal.SIGKILL
+    assert left_over(path)
+    assert not (path / place).exists()
+    assert run_until(ALIVE, plan, path) == 0
+    assert_same_files(whole, path)
