@@ -1,8 +1,10 @@
-"""Write down what a run of ``relens run`` gave: how each model was trained, and what models and methods are worth on test.
+"""Write down what ``relens run`` gave: how each model was trained, and what models and methods are worth on test.
 
     python benchmarks/record_run.py runs/fb15k-237 --command 'relens run …' --output docs/results/fb15k-237-h200.json
 
-The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out.
+The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
+``--ranks`` the rank of every answer by every model and method goes into a file beside it, from which all metrics can be
+computed again. With ``--models`` the methods are compared anew with some of the models alone.
 """
 
 import json
@@ -10,31 +12,49 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from relens.files import read_json, write_json
+from relens.cli.options import jobs_option, models_option, run_argument
+from relens.comparison import Comparison, compare
+from relens.evaluation import evaluate, model_ranks
+from relens.files import read_json, whole_file, write_json
+from relens.ranks.metrics import AnswerRanks
+from relens.ranks.packed import PackedRanks
 from relens.run import COMPARISON, Run
 
 
 @click.command()
-@click.argument("path", metavar="RUN", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_argument
 @click.option("--command", required=True, help="The command that made the run.")
 @click.option("--device", required=True, help="What it ran on, in words.")
+@models_option
+@jobs_option
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
-def main(path: Path, command: str, device: str, output: Path) -> None:
+@click.option("--ranks", "ranks_path", type=click.Path(path_type=Path), help="The .npz file to write ranks to.")
+def main(
+    run_path: Path, command: str, device: str, models: list[str], jobs: int, output: Path, ranks_path: Path | None
+) -> None:
     """Write a record of RUN."""
-    run = Run.open(path)
-    comparison = read_json(path / COMPARISON, "comparison")
-    test = {entry["name"]: entry for entry in comparison["evaluations"]}
-    record: dict[str, Any] = {
+    run = Run.open(run_path)
+    if models:
+        comparison = compare(*(run.ranks(split).select_models(models) for split in ("valid", "test")), jobs=jobs)
+    else:
+        comparison = Comparison.from_json(read_json(run_path / COMPARISON, "comparison"))
+    test = {evaluation.name: evaluation.to_json() for evaluation in comparison.evaluations}
+    trained = {name: _model(run, name, entry) for name, entry in test.items() if name not in comparison.weights}
+    record = {
         "command": command,
         "device": device,
         "provenance": next(iter(test.values()))["provenance"],
-        "models": {name: _model(run, name, test[name]) for name in run.model_names()},
-        "methods": {name: _method(entry) for name, entry in test.items() if name in comparison["weights"]},
-        "notes": comparison["notes"],
+        "training_seconds": sum(model["seconds"] for model in trained.values()),
+        "models": trained,
+        "methods": {name: _test(test[name]) for name in comparison.weights},
+        "notes": list(comparison.notes),
     }
-    record["training_seconds"] = sum(model["seconds"] for model in record["models"].values())
     write_json(output, record)
+    if ranks_path:
+        packed = run.ranks("test")
+        _write_ranks(packed.select_models(models) if models else packed, comparison, ranks_path)
 
 
 def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -44,21 +64,40 @@ def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
     records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
     return {
         **trained["result"],
-        "test": evaluation["overall"],
-        "test_interval": evaluation["interval"],
+        **_test(evaluation),
         "validation_mrr_by_step": {r["step"]: round(r["mrr"], 4) for r in records if r["mrr"] is not None},
         "settings": trained["settings"],
     }
 
 
-def _method(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return what a method gave on test, how it was fitted, and how it compares with the best single model."""
+def _test(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return metrics on test, their interval, the comparison with the best single model, and what was fitted."""
     return {
         "test": evaluation["overall"],
         "test_interval": evaluation["interval"],
         "paired": evaluation["paired"],
-        "settings": evaluation["settings"],
+        "fit": evaluation["settings"],
     }
+
+
+def _write_ranks(test: PackedRanks, comparison: Comparison, path: Path) -> None:
+    """Write the candidates ahead of each answer, and level with it, (columns, Q), and the queries, (5, Q)."""
+    columns: dict[str, AnswerRanks] = {}
+    for evaluation in comparison.evaluations:
+        weights = comparison.weights.get(evaluation.name)
+        ranks = model_ranks(test, evaluation.name) if weights is None else evaluate(test, weights).answer_ranks
+        assert ranks is not None  # only evaluations that come from a file have none
+        columns[evaluation.name] = ranks
+    ahead, tied = (np.stack([getattr(ranks, part) for ranks in columns.values()]) for part in ("ahead", "tied"))
+    with whole_file(path) as aside, aside.open("wb") as file:
+        np.savez_compressed(
+            file, names=np.array(list(columns)), relations=np.array(test.relations), queries=test.queries.columns(),
+            ahead=_narrow(ahead), tied=_narrow(tied),
+        )  # fmt: skip
+
+
+def _narrow(counts: Any) -> Any:
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from relens.comparison import Comparison
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -194,7 +197,9 @@ def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
     assert [2 * work.forward.products, 2 * work.backward.products] == counted
 
 
-def test_a_record_of_a_run_has_its_models_and_methods(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def ring(folder: Path) -> Path:
+    """A finished run on a tiny graph."""
     pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     import torch
 
@@ -203,17 +208,40 @@ def test_a_record_of_a_run_has_its_models_and_methods(folder: Path) -> None:
     from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
     plan = Plan(dataset=str(write_ring(folder / "ring")), models=MODELS, methods=("mean", "dsc")).with_changes(CHANGES)
-    _, comparison = execute(plan, folder / "run", device=torch.device("cpu"), report=False)
+    return execute(plan, folder / "run", device=torch.device("cpu"), report=False)[0].path
+
+
+def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Path, ring: Path) -> None:
     run(
-        "record_run.py", folder / "run", "--command", "relens run ring", "--device", "a CPU",
-        "--output", folder / "record.json",
+        "record_run.py", ring, "--command", "relens run ring", "--device", "a CPU",
+        "--output", folder / "record.json", "--ranks", folder / "ranks.npz",
     )  # fmt: skip
     record = json.loads((folder / "record.json").read_text())
+    comparison = Comparison.from_json(json.loads((ring / "comparison.json").read_text()))
+    expected = {evaluation.name: evaluation.overall.mrr for evaluation in comparison.evaluations}
     found = {**record["models"], **record["methods"]}
-    assert {name: entry["test"]["mrr"] for name, entry in found.items()} == {
-        evaluation.name: evaluation.overall.mrr for evaluation in comparison.evaluations
-    }
+    assert {name: entry["test"]["mrr"] for name, entry in found.items()} == expected
     for model in record["models"].values():
         assert max(model["validation_mrr_by_step"].values()) == pytest.approx(model["best_mrr"], abs=1e-4)
         assert model["settings"]["steps"] == 30
-    assert record["training_seconds"] == pytest.approx(sum(m["seconds"] for m in record["models"].values()))
+    with np.load(folder / "ranks.npz", allow_pickle=False) as ranks:
+        mrrs = np.mean(1 / (1 + ranks["ahead"] + ranks["tied"] / 2), axis=1)
+        assert dict(zip(ranks["names"].tolist(), mrrs.tolist(), strict=True)) == pytest.approx(expected)
+        assert ranks["queries"].shape == (5, ranks["ahead"].shape[1])
+
+
+def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
+    pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
+    command = ("paper_searches.py", ring, "--output", folder / "s.json", "--trials", "2", "--basic-trials", "2")
+    printed = run(*command, "--jobs", "1").splitlines()
+    record = json.loads((folder / "s.json").read_text())
+    assert [line.partition(":")[0] for line in printed] == list(record["searches"])
+    assert {"stacking", "dsc, sweep", "simple, sweep, resample 9", "dsc, tpe, Q = 2, seed 4"} <= record[
+        "searches"
+    ].keys()
+    exact, sampled = (record["searches"][name]["valid"]["mrr"] for name in ("dsc, sweep", "dsc, tpe, Q = 2, seed 0"))
+    assert exact >= sampled
+    del record["searches"]["mean"]
+    (folder / "s.json").write_text(json.dumps(record))
+    assert [line.partition(":")[0] for line in run(*command, "--jobs", "1").splitlines()] == ["mean"]
