@@ -37,18 +37,19 @@ def main(
     """Write a record of RUN."""
     run = Run.open(run_path)
     if models:
-        comparison = compare(*(run.ranks(split).select_models(models) for split in ("valid", "test")), jobs=jobs)
+        valid, test = (run.ranks(split).select_models(models) for split in ("valid", "test"))
+        comparison = compare(valid, test, jobs=jobs)
     else:
         comparison = Comparison.from_json(read_json(run_path / COMPARISON, "comparison"))
-    test = {evaluation.name: evaluation.to_json() for evaluation in comparison.evaluations}
-    trained = {name: _model(run, name, entry) for name, entry in test.items() if name not in comparison.weights}
+    metrics = {evaluation.name: evaluation.to_json() for evaluation in comparison.evaluations}
+    trained = {name: _model(run, name, entry) for name, entry in metrics.items() if name not in comparison.weights}
     record = {
         "command": command,
         "device": device,
-        "provenance": next(iter(test.values()))["provenance"],
+        "provenance": next(iter(metrics.values()))["provenance"],
         "training_seconds": sum(model["seconds"] for model in trained.values()),
         "models": trained,
-        "methods": {name: _test(test[name]) for name in comparison.weights},
+        "methods": {name: _test(metrics[name]) for name in comparison.weights},
         "notes": list(comparison.notes),
     }
     write_json(output, record)

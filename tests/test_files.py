@@ -17,7 +17,16 @@ import pytest
 
 from relens import files
 from relens.errors import InputError, RelensError
-from relens.files import locked, open_npy, read_json, whole_file, whole_folder, write_json, write_text
+from relens.files import (
+    locked,
+    open_npy,
+    read_json,
+    remove_left_overs,
+    whole_file,
+    whole_folder,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -382,3 +391,83 @@ def test_a_locked_folder_is_refused_to_others_until_it_is_let_go(tmp_path):
         pass
     with locked(folder):
         assert folder.is_dir()
+
+
+@pytest.mark.parametrize("answer", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch, answer):
+    fcntl = pytest.importorskip("fcntl", reason="this system has no such locks")
+
+    def refuse(*_: object) -> None:
+        raise OSError(answer, os.strerror(answer))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(tmp_path / "run"):
+        write_text(tmp_path / "run" / "a", "x")
+    assert (tmp_path / "run" / "a").read_text() == "x"
+
+
+@pytest.mark.parametrize("answer", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_cannot_be_written_to_needs_no_lock(tmp_path, monkeypatch, answer):
+    """Nobody writes there; who tries is told by what writes. (Tests may be run by root, whom modes do not stop.)"""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(answer, os.strerror(answer))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with locked(tmp_path):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_lock_that_cannot_be_made_for_another_reason_is_an_error(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(RelensError, match=r"cannot write .*\.lock: Is a directory"), locked(tmp_path):
+        pass
+
+
+def test_what_never_took_its_place_is_removed_and_nothing_else(tmp_path):
+    for name in (".dsc.json.ab12.part", ".lock", ".again", "mine.part", "notes.old"):
+        (tmp_path / name).write_text("x")
+    for name in (".ranks.cd34.part/valid", ".transe.old/trained", "models/.inside.part"):
+        (tmp_path / name).mkdir(parents=True)
+    remove_left_overs(tmp_path, tmp_path / "not there")
+    assert names(tmp_path) == [".again", ".lock", "mine.part", "models", "notes.old"]
+    assert (tmp_path / "models" / ".inside.part").is_dir()
+    remove_left_overs(tmp_path, tmp_path / "models")
+    assert names(tmp_path / "models") == []
+
+
+KILLED_BETWEEN_TWO_STEPS = """
+import os, signal, sys
+from pathlib import Path
+from relens.files import whole_folder
+path = Path(sys.argv[1])
+def die(event, arguments):
+    if event == "os.rename" and Path(arguments[1]) == path:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+with whole_folder(path) as aside:
+    (aside / "x").write_text("new")
+"""
+
+
+def test_a_folder_that_stepped_aside_for_one_that_never_came_returns(tmp_path):
+    """A process is killed where the old folder has left its place and the new one has not taken it."""
+    path = tmp_path / "my.ranks"
+    replace_folder(path, "old")
+    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_TWO_STEPS, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not path.exists()
+    assert len(names(tmp_path)) == 2
+    remove_left_overs(tmp_path)
+    assert names(tmp_path) == ["my.ranks"]
+    assert (path / "x").read_text() == "old"
+
+
+def test_a_folder_that_stepped_aside_does_not_displace_its_successor(tmp_path):
+    replace_folder(tmp_path / "ranks", "new")
+    (tmp_path / ".ranks.ab12cd34.old" / "was").mkdir(parents=True)
+    remove_left_overs(tmp_path)
+    assert names(tmp_path) == ["ranks"]
+    assert (tmp_path / "ranks" / "x").read_text() == "new"

@@ -118,4 +118,68 @@ def test_an_interrupted_import_leaves_no_run_and_no_other_ranks(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         receive_then_fail(tmp_path / "r", KeyboardInterrupt())
     assert_same(run.ranks("valid"), scored(0))
-    assert sorted(path.name for path in run.path.iterdir()) == ["ranks", "run.json"]
+    assert sorted(path.name for path in run.path.iterdir()) == [".lock", "ranks", "run.json"]
+
+
+def test_what_a_killed_relens_left_is_no_obstacle_to_a_new_run(tmp_path):
+    """The tests of the pipeline kill one for real."""
+    for path in (tmp_path / "made", tmp_path / "received"):
+        path.mkdir()
+        (path / ".run.json.ab12cd34.part").write_text("{")
+        (path / ".lock").write_text("4711")
+    with Run.create(tmp_path / "made", "toy").held():
+        assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [".lock", "run.json"]
+    with Run.receive_ranks(tmp_path / "received", "toy") as stores:
+        save(scored(), stores / "valid")
+    assert_same(Run.open(tmp_path / "received").ranks("valid"), scored())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".bashrc").touch()
+    with pytest.raises(InputError, match="other exists and is not a run"):
+        Run.create(tmp_path / "other", "toy")
+
+
+def receive_beside(path, another) -> None:
+    with Run.receive_ranks(path, "toy") as stores:
+        save(scored(), stores / "valid")
+        another()
+
+
+def test_received_ranks_replace_no_run_that_was_made_in_the_meantime(tmp_path):
+    with pytest.raises(InputError, match="r is a run already"):
+        receive_beside(tmp_path / "r", lambda: Run.create(tmp_path / "r", "other"))
+    assert Run.open(tmp_path / "r").dataset == "other"
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_models_are_those_that_can_be_asked_for_by_name(tmp_path):
+    """A folder that once stepped aside for another is none."""
+    run = Run.create(tmp_path / "r", "toy")
+    for name in ("rotate", "conve", ".conve.old", "half"):
+        (run.path / "models" / name).mkdir(parents=True)
+        if name != "half":
+            (run.path / "models" / name / "trained").mkdir()
+    assert run.model_names() == ["conve", "rotate"]
+
+
+def test_a_run_that_is_held_receives_no_ranks_and_loses_only_left_overs(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    run = Run.create(tmp_path / "r", "toy")
+    save(scored(), run.ranks_path("valid"))
+    folders = ("models", "ranks", "weights", "evaluations", "stages")
+    for folder in folders:
+        (run.path / folder).mkdir(exist_ok=True)
+        (run.path / folder / ".x.json.ab12cd34.part").touch()
+    with run.held() as held:
+        assert held == run
+        assert not list(run.path.rglob("*.part"))
+        with (
+            pytest.raises(InputError, match="r is in use by another relens"),
+            Run.receive_ranks(run.path, "toy", force=True),
+        ):
+            pass
+        with run.replace_ranks("other", force=True) as stores:
+            save(scored(1), stores / "test")
+    assert Run.open(run.path).dataset == "other"
+    assert not run.has_ranks("valid")
+    with pytest.raises(RanksError, match="already has ranks of test"), Run.receive_ranks(run.path, "toy"):
+        pass

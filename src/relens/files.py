@@ -1,19 +1,29 @@
 """Files appear whole or not at all, and arrays never come from pickles."""
 
+import errno
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.format import MAGIC_PREFIX
 
 from relens.errors import InputError, RelensError
+
+LOCK = ".lock"
+"""The file in a folder that is locked; it stays there when the lock ends."""
+_PART, _OLD = ".part", ".old"
+"""How the names end of what is written aside, and of what steps aside for it; they begin with a dot."""
+_WAS = "was"
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+"""What file systems without locks answer."""
 
 
 @contextmanager
@@ -29,7 +39,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     target = path.resolve() if path.is_symlink() else path
     with disk_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent)
     os.close(handle)
     aside = Path(name)
     try:
@@ -47,7 +57,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent))
     try:
         with disk_errors(path):
             yield aside
@@ -57,13 +67,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
             # A folder cannot replace a non-empty one in one step: the old one steps aside first and
             # comes back if the new one cannot take its place.
             if path.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_OLD, dir=path.parent))
                 try:
-                    os.replace(path, old / "was")
+                    os.replace(path, old / _WAS)
                     os.replace(aside, path)
                 except BaseException:
                     if not path.exists():
-                        os.replace(old / "was", path)
+                        os.replace(old / _WAS, path)
                     raise
                 finally:
                     shutil.rmtree(old, ignore_errors=True)
@@ -71,6 +81,28 @@ def whole_folder(path: Path) -> Iterator[Path]:
                 os.replace(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_left_over(path: Path) -> bool:
+    """Say whether a path is called like what is written aside here, or what steps aside for it."""
+    return path.name.startswith(".") and path.suffix in (_PART, _OLD)
+
+
+def remove_left_overs(*folders: Path) -> None:
+    """Remove what killed processes left in folders, which the caller holds: nobody else is at work there.
+
+    A folder that stepped aside for one that never took its place returns.
+    """
+    for folder in folders:
+        for path in filter(is_left_over, list(folder.glob(".*"))):
+            place = path.with_name(path.name[1:].rsplit(".", 2)[0])
+            with suppress(OSError):  # where nothing can be removed, whoever writes next is told
+                if path.suffix == _OLD and (path / _WAS).is_dir() and not place.exists():
+                    os.replace(path / _WAS, place)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
 
 @contextmanager
@@ -150,24 +182,41 @@ def _umask() -> int:
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, against other processes that ask for it; they are refused.
 
-    The lock ends with the process that holds it, however that ends. Where the system has no such locks, none is held.
+    The lock ends with the process that holds it, however that ends. Where the system has no such locks, or where the
+    folder cannot be written to, none is held.
     """
     try:
         import fcntl
     except ImportError:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise InputError(
-                f"{folder} is in use by another relens (process {file.read().strip() or 'unknown'}): wait for it, or "
-                f"choose another run or name"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    file = _open_lock(folder)
+    with file or nullcontext():
+        if file is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise InputError(
+                    f"{folder} is in use by another relens (process {file.read().strip() or 'unknown'}): wait for it, "
+                    f"or choose another run or name"
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
+
+
+def _open_lock(folder: Path) -> TextIO | None:
+    """Open the file of a folder that is locked; None where it cannot be written to, which other messages explain."""
+    with disk_errors(folder / LOCK):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return (folder / LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            if error.errno in _UNWRITABLE:
+                return None
+            raise

@@ -2,16 +2,15 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from relens.data.dataset import SPLITS
 from relens.errors import InputError, RanksError, WeightsError, nearest
-from relens.files import read_json, whole_folder, write_json
+from relens.files import LOCK, is_left_over, locked, read_json, remove_left_overs, whole_folder, write_json
 from relens.ranks.packed import PackedRanks
 from relens.ranks.store import load
 
@@ -20,13 +19,14 @@ KIND = "relens run"
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
+FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = "Make one with `relens ranks import DIR --run RUN`."
 
 
 @dataclass(frozen=True)
 class Run:
-    """A directory: ``run.json`` and the folders ``models``, ``ranks``, ``weights``, ``evaluations``.
+    """A directory: ``run.json`` and ``FOLDERS``. Whoever writes into it, but for a model's own folder, holds it.
 
     Attributes:
         path: the directory.
@@ -40,7 +40,7 @@ class Run:
 
     @classmethod
     def create(cls, path: Path | str, dataset: str, name: str | None = None) -> Self:
-        """Make a new run; a directory that holds anything already is refused."""
+        """Make a new run; a directory that holds anything but what a killed relens left is refused."""
         path = Path(path)
         _check_vacant(path)
         run = cls(path, name or path.resolve().name, dataset)
@@ -64,6 +64,16 @@ class Run:
             )
         return cls(path, str(record["name"]), str(record["dataset"]))
 
+    @contextmanager
+    def held(self) -> Iterator[Self]:
+        """Hold the run, in which what killed processes left is removed; other processes that ask for it are refused.
+
+        Who only reads need not ask: files appear whole.
+        """
+        with locked(self.path):
+            remove_left_overs(self.path, *(self.path / folder for folder in FOLDERS))
+            yield self
+
     @classmethod
     @contextmanager
     def receive_ranks(
@@ -71,27 +81,33 @@ class Run:
     ) -> Iterator[Path]:
         """Yield the folder to write stores into, one per split; run and ranks appear when the context ends well.
 
-        Makes the run if there is none. All ranks of a run are replaced, or those of one ``split``, but only with
-        ``force``.
+        Makes the run if there is none, and holds it if there is one. All ranks of a run are replaced, or those of one
+        ``split``, but only with ``force``.
         """
         path = Path(path)
-        if not (path / RECORD).is_file():
-            _check_vacant(path)
-            with whole_folder(path) as aside:
-                run = cls(path, path.resolve().name, dataset)
-                (aside / RECORD).write_text(json.dumps(run._record(), indent=1) + "\n", encoding="utf-8")
-                yield aside / "ranks"
+        if (path / RECORD).is_file():
+            with cls.open(path).held() as run, run.replace_ranks(dataset, split, force=force) as folder:
+                yield folder
             return
-        run = cls.open(path)
-        present = [name for name in (SPLITS if split is None else [split]) if run.has_ranks(name)]
+        _check_vacant(path)
+        with whole_folder(path) as aside:
+            run = cls(path, path.resolve().name, dataset)
+            (aside / RECORD).write_text(json.dumps(run._record(), indent=1) + "\n", encoding="utf-8")
+            yield aside / "ranks"
+            _check_vacant(path)  # somebody else may have made a run there in the meantime
+
+    @contextmanager
+    def replace_ranks(self, dataset: str, split: str | None = None, *, force: bool = False) -> Iterator[Path]:
+        """Do as ``receive_ranks`` in a run that the caller holds."""
+        present = [name for name in (SPLITS if split is None else [split]) if self.has_ranks(name)]
         if present and not force:
-            raise RanksError(f"{path} already has ranks of {' and '.join(present)}: give --force to replace them.")
+            raise RanksError(f"{self.path} already has ranks of {' and '.join(present)}: give --force to replace them.")
         if split is None:
-            with whole_folder(path / "ranks") as aside:
+            with whole_folder(self.path / "ranks") as aside:
                 yield aside
         else:
-            yield path / "ranks"
-        write_json(path / RECORD, cls(path, run.name, dataset)._record())
+            yield self.path / "ranks"
+        write_json(self.path / RECORD, replace(self, dataset=dataset)._record())
 
     def has_ranks(self, split: str) -> bool:
         """Say whether the run has packed ranks of a split."""
@@ -138,7 +154,7 @@ class Run:
 
     def weights_names(self) -> list[str]:
         """Return the names of all weights of the run, sorted."""
-        return sorted(path.stem for path in (self.path / "weights").glob("*.json") if _NAME.fullmatch(path.stem))
+        return sorted(path.stem for path in (self.path / "weights").glob("*.json") if is_name(path.stem))
 
     def model_path(self, name: str) -> Path:
         """Return where the model of that name is trained and kept."""
@@ -146,16 +162,8 @@ class Run:
 
     def model_names(self) -> list[str]:
         """Return the names of all models whose training is complete, sorted."""
-        return sorted(path.parent.name for path in (self.path / "models").glob("*/trained"))
-
-    def forget_model(self, name: str) -> None:
-        """Remove a model with its log and checkpoints; interrupted, it is gone all the same."""
-        path = self.model_path(name)
-        if path.exists():
-            aside = path.with_name(f".{name}.old")
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-            shutil.rmtree(aside)
+        names = (path.parent.name for path in (self.path / "models").glob("*/trained"))
+        return sorted(filter(is_name, names))
 
     def evaluation_path(self, name: str, split: str) -> Path:
         """Return where the evaluation of some weights (or of one model) on a split is, or belongs."""
@@ -169,7 +177,9 @@ class Run:
 def _check_vacant(path: Path) -> None:
     if (path / RECORD).is_file():
         raise InputError(f"{path} is a run already: open it, or choose another directory.")
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    if path.exists() and not (
+        path.is_dir() and all(is_left_over(entry) or entry.name == LOCK for entry in path.iterdir())
+    ):
         raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
 
 

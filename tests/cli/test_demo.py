@@ -70,7 +70,7 @@ def test_an_earlier_demo_is_replaced(small):
     run = Run.open("runs/demo")
     assert run.ranks("valid").provenance.fingerprint == "seed 2"
     assert json.loads(run.weights_path("dsc").read_text())["dataset"]["fingerprint"] == "seed 2"
-    assert sorted(path.name for path in run.path.iterdir()) == ["ranks", "run.json", "weights"]
+    assert sorted(path.name for path in run.path.iterdir()) == [".lock", "ranks", "run.json", "weights"]
 
 
 def test_ranks_that_are_not_a_demos_are_never_replaced(small):

@@ -1,13 +1,17 @@
 """Training and ranking from the command line, on a tiny graph."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import relens
 from relens.data.filters import KnownAnswers
+from relens.files import locked
 from relens.run import Run
 from tests.cli.commands import fail, succeed
 
@@ -119,12 +123,28 @@ def without_torch(*arguments):
 
 def test_without_torch_there_is_help_and_a_message(tmp_path):
     assert "--model TEXT Name of a base model." in " ".join(without_torch("train", "--help").stdout.split())
-    for command in (["train", "patterns", "--model", "transe"], ["run", "patterns"]):
-        ended = without_torch(*command, "--run", str(tmp_path / "run"))
+    to_rank, to_make = Run.create(tmp_path / "there", "patterns").path, ["--run", str(tmp_path / "run")]
+    commands = (
+        ["train", "patterns", "--model", "transe", *to_make],
+        ["run", "patterns", *to_make],
+        ["rank", str(to_rank)],
+    )
+    for command in commands:
+        ended = without_torch(*command)
         assert (ended.returncode, ended.stdout) == (1, "")
         assert "needs an optional dependency: pip install 'relens[train]'" in " ".join(ended.stderr.split())
         assert "Traceback" not in ended.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "run"])
+def test_the_help_names_the_presets_of_the_folder(command):
+    """Also without torch."""
+    folder = Path(relens.__file__).parent / "presets"
+    *names, last = sorted(file.stem for file in folder.glob("*.toml"))
+    assert len(names) > 1
+    told = " ".join(without_torch(command, "--help").stdout.split())
+    assert f"Settings to start from: {', '.join(names)} or {last}. [default: " in told
 
 
 def test_a_missing_gpu_is_named(graph, tmp_path):
@@ -138,6 +158,24 @@ def test_force_trains_again(graph, tmp_path):
     out = succeed("train", graph, "--model", "complex", "--run", path, "--name", "mine", "--force", *SMALL, "--seed", 3)
     assert "validation MRR" in out.out
     assert TrainedModel.open(path / "models" / "mine" / "trained").settings.seed == 3
+
+
+def test_checkpoints_that_a_killed_process_left_beside_a_complete_model_go(graph, trained, tmp_path):
+    """Not those of a model that is to be trained again, nor of one that somebody trains now."""
+    path = Path(shutil.copytree(trained, tmp_path / "ring"))
+    left = [path / "models" / name / "step-000000020" for name in ("transe", "complex", "mine")]
+    shutil.copytree(path / "models" / "complex", path / "models" / "mine")
+    for folder in left:
+        folder.mkdir()
+    (path / "models" / "complex" / ".again").touch()
+    (path / "models" / "transe" / ".trained.ab12cd34.part").mkdir()
+    command = ("train", graph, "--model", "transe", "--run", path, "--device", "cpu", *SMALL)
+    with locked(path / "models" / "mine"):
+        assert "is trained already" in succeed(*command).err
+    assert [folder.is_dir() for folder in left] == [False, True, True]
+    assert not (path / "models" / "transe" / ".trained.ab12cd34.part").exists()
+    succeed(*command)
+    assert [folder.is_dir() for folder in left] == [False, True, False]
 
 
 def test_interrupted_in_training_again_it_goes_on_without_force(graph, tmp_path, monkeypatch):

@@ -114,6 +114,22 @@ def test_killed_while_figures_are_drawn_the_same_command_ends_alike(plan, whole,
     assert_same_files(whole, path)
 
 
+def test_killed_before_there_is_a_run_the_same_command_ends_alike(plan, whole, tmp_path):
+    path = tmp_path / "ring"
+    assert run_until("/ring/run.json$", plan, path, "--no-report") == -signal.SIGKILL
+    assert [name.rsplit(".", 2)[::2] for name in files(path)] == [[".run.json", "part"]]
+    assert run_until(ALIVE, plan, path, "--no-report") == 0
+    assert_same_files(whole, path, report=False)
+
+
+def test_killed_before_a_complete_model_lost_its_checkpoints_the_same_command_ends_alike(plan, whole, tmp_path):
+    path = tmp_path / "ring"
+    assert run_until("^remove .*/complex/step-000000030$", plan, path, "--no-report") == -signal.SIGKILL
+    assert {"models/complex/trained/model.json", "models/complex/step-000000030/state.json"} <= files(path).keys()
+    assert run_until(ALIVE, plan, path, "--no-report") == 0
+    assert_same_files(whole, path, report=False)
+
+
 @pytest.mark.parametrize(("stage", "place"), [("train", "models/complex/trained"), ("rank", "ranks")])
 def test_killed_where_the_old_has_left_and_the_new_not_arrived_it_ends_alike(plan, whole, tmp_path, stage, place):
     """A folder is replaced in two steps. The command that goes on does not say ``--force`` again."""

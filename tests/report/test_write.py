@@ -308,6 +308,15 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     assert "is not at hand" not in page.text
 
 
+def test_the_graph_is_not_looked_for_in_what_a_killed_relens_left(tmp_path):
+    """A model that had stepped aside is none, whatever is left of it."""
+    run, _ = with_graph(tmp_path)
+    left = run.path / "models" / ".alpha.old" / "trained"
+    left.mkdir(parents=True)
+    (left / "model.json").write_text("{")
+    assert "Relations of the graph" in Page.read(write_report(run, tmp_path / "out")).tables
+
+
 def test_another_graph_of_that_name_is_not_described(tmp_path):
     run, _ = with_graph(tmp_path)
     with (tmp_path / "toy" / "train.txt").open("w") as file:

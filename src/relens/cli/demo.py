@@ -7,7 +7,7 @@ import click
 
 from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import jobs_option, json_option, seed_option
+from relens.cli.options import hold, jobs_option, json_option, seed_option
 from relens.comparison import compare
 from relens.ensemble.fit import FitSettings
 from relens.errors import InputError
@@ -46,7 +46,7 @@ def demo(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
         for split, ranks in packed.items():
             save(ranks, folder / split)
     comparison = compare(packed["valid"], packed["test"], settings=FitSettings(seed=seed), jobs=jobs, progress=progress)
-    run = Run.open(run_path)
+    run = hold(run_path)
     comparison.weights["dsc"].save(run.weights_path("dsc"))
     present(comparison, False, "json" if as_json else "text", None)
     where = shlex.quote(str(run_path))

@@ -8,7 +8,16 @@ import click
 import numpy as np
 
 from relens.cli.console import note
-from relens.cli.options import format_option, jobs_option, json_option, output_option, run_argument, seed_option, show
+from relens.cli.options import (
+    format_option,
+    hold,
+    jobs_option,
+    json_option,
+    output_option,
+    run_argument,
+    seed_option,
+    show,
+)
 from relens.data.groups import Grouping
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
@@ -55,7 +64,7 @@ def evaluate(
     """
     if model is not None and name is not None:
         raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
-    run = Run.open(run_path)
+    run = hold(run_path)
     if model is not None:
         evaluation = _one_model(run, model, split, seed, jobs)
     else:

@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,9 @@ from relens.cli.console import emit, note
 from relens.ensemble.fit import METHODS, SEARCHERS
 from relens.ensemble.inputs import INPUTS
 from relens.files import write_text
+from relens.run import Run
 from relens.tables import Table
+from relens.training.preset_files import PRESETS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +34,20 @@ format_option = click.option(
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
+
+
+def hold(run_path: Path) -> Run:
+    """Open a run and hold it until the command ends. Commands that write into a run begin so; others just open it."""
+    return click.get_current_context().with_resource(Run.open(run_path).held())
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names as a help text lists them: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+PRESET_HELP = f"Settings to start from: {one_of(PRESETS)}."
 
 
 def models_option(command: F) -> F:

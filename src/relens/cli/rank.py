@@ -6,11 +6,10 @@ import click
 
 from relens.cli.console import TerminalProgress, emit, emit_json
 from relens.cli.device import device_option, pick_device
-from relens.cli.options import json_option, models_option, run_argument
+from relens.cli.options import hold, json_option, models_option, run_argument
 from relens.data.catalog import load
 from relens.errors import InputError
 from relens.ranks.metrics import mrr
-from relens.run import Run
 
 
 @click.command()
@@ -26,17 +25,18 @@ def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool
     All models see each query at once, so no rank matrix is ever written. Known answers of train, valid and test are
     left out.
     """
+    chosen = pick_device(device)  # before anything that needs torch: it says how to install it
     from relens.evaluation import model_ranks
     from relens.pipeline.ranking import rank_models
     from relens.training.trained import TrainedModel
 
-    run = Run.open(run_path)
+    run = hold(run_path)
     names = models or run.model_names()
     if not names:
         raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
     trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
     dataset = load(trained[names[0]].source)
-    rank_models(run, dataset, trained, device=pick_device(device), gaps=gaps, force=force, progress=TerminalProgress())
+    rank_models(run, dataset, trained, device=chosen, gaps=gaps, force=force, progress=TerminalProgress())
     found = {
         split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names}
         for split in ("valid", "test")

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import json_option, run_argument
-from relens.run import Run
+from relens.cli.options import hold, json_option, run_argument
 
 
 @click.command()
@@ -30,7 +29,7 @@ def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> 
     """
     from relens.report import write_report
 
-    run = Run.open(run_path)
+    run = hold(run_path)
     page = write_report(run, folder or run.path / "report", curves=curves, progress=TerminalProgress())
     figures = sorted(str(path) for path in (page.parent / "figures").iterdir())
     if as_json:

@@ -10,7 +10,7 @@ import click
 from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
 from relens.cli.device import device_option, pick_device
-from relens.cli.options import jobs_option, json_option, models_option
+from relens.cli.options import PRESET_HELP, jobs_option, json_option, models_option
 from relens.pipeline.plan import Plan, read_plan
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", metavar="[DATASET]", required=False)
 @models_option
-@click.option("--preset", help="Settings to start from: paper, best or demo.  [default: demo on a CPU, best on a GPU]")
+@click.option("--preset", help=f"{PRESET_HELP}  [default: demo on a CPU, best on a GPU]")
 @click.option(
     "--set", "changes", multiple=True, metavar="[MODEL.]KEY=VALUE",
     help="Change a setting of one model, or of all that have it: --set rotate.dim=500.",

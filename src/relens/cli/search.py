@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import fit_options, jobs_option, json_option, method_option, models_option, run_argument
+from relens.cli.options import fit_options, hold, jobs_option, json_option, method_option, models_option, run_argument
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.fit import FitSettings, fit
 from relens.ranks.metrics import mrr
-from relens.run import Run
 
 
 @click.command()
@@ -29,7 +28,7 @@ def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_js
     global weights as far as cross-validation inside the validation split advises. The test split is not read.
     """
     settings = FitSettings(**options)
-    run = Run.open(run_path)
+    run = hold(run_path)
     path = run.weights_path(_default_name(settings) if name is None else name)
     valid = run.ranks("valid")
     if models:

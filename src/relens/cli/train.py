@@ -8,7 +8,7 @@ import click
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.device import device_option, pick_device
-from relens.cli.options import json_option, seed_option
+from relens.cli.options import PRESET_HELP, json_option, one_of, seed_option
 from relens.data.catalog import load
 from relens.data.dataset import Dataset
 
@@ -27,15 +27,14 @@ class ModelOption(click.Option):
         with suppress(ImportError):
             from relens.models import MODELS
 
-            *names, last = MODELS
-            self.help = f"{', '.join(names)} or {last}."
+            self.help = f"{one_of(MODELS)}."
         return super().get_help_record(ctx)
 
 
 @click.command()
 @click.argument("source", metavar="DATASET")
 @click.option("--model", cls=ModelOption, required=True, help="Name of a base model.")
-@click.option("--preset", default="best", show_default=True, help="Settings to start from: paper, best or demo.")
+@click.option("--preset", default="best", show_default=True, help=PRESET_HELP)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting, e.g. --set dim=500.")
 @click.option(
     "--run", "run_path", type=click.Path(path_type=Path), help="The run to train in.  [default: runs/DATASET]"
@@ -54,13 +53,14 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     """
     device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
     from relens.pipeline.execute import open_or_create
-    from relens.pipeline.training import train_again, trained_model
+    from relens.pipeline.training import tidy_models, train_again, trained_model
     from relens.training.presets import resolve
 
     dataset = load(source, offline=options["offline"], progress=TerminalProgress())
     overrides = [*options["overrides"], f"seed={options['seed']}"]
     settings = resolve(dataset.name, model.lower(), options["preset"], overrides)
     run = open_or_create(run_path or Path("runs") / dataset.name, dataset)
+    tidy_models(run)
     folder = run.model_path(name or settings.model)
     if options["force"]:
         train_again(run, [folder.name])

@@ -7,7 +7,7 @@ import numpy as np
 
 from relens.cli.console import emit_json, note
 from relens.cli.evaluate import load_weights
-from relens.cli.options import format_option, json_option, models_option, output_option, run_argument, show
+from relens.cli.options import format_option, hold, json_option, models_option, output_option, run_argument, show
 from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
 from relens.ensemble.inputs import INPUTS, Input
 from relens.ensemble.weights import EnsembleWeights
@@ -122,7 +122,7 @@ def import_weights(
     """
     if models and file.suffix != ".npy":
         raise click.UsageError(f"--models names the columns of an .npy table; {file.name} names its models itself")
-    run = Run.open(run_path)
+    run = hold(run_path)
     path = run.weights_path(file.stem if name is None else name)
     if path.exists() and not force:
         raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or --name")

@@ -14,13 +14,19 @@ from relens.data.catalog import load
 from relens.data.dataset import Dataset
 from relens.ensemble.fit import FitSettings
 from relens.errors import InputError, nearest
-from relens.files import locked, read_json, write_json
+from relens.files import read_json, write_json
 from relens.models import build, resolve_name, resolve_options
-from relens.pipeline.leftovers import remove_left_overs
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
-from relens.pipeline.training import Listener, train_again, train_model, train_side_by_side, trained_model
+from relens.pipeline.training import (
+    Listener,
+    tidy_models,
+    train_again,
+    train_model,
+    train_side_by_side,
+    trained_model,
+)
 from relens.progress import SILENT, Progress
 from relens.run import COMPARISON, RECORD, Run, is_name
 from relens.training.presets import resolve
@@ -63,8 +69,8 @@ def execute(
     for asked in settings.values():
         _check_options(asked)
     run = open_or_create(path or Path("runs") / dataset.name, dataset)
-    with locked(run.path):
-        remove_left_overs(run.path, *(run.path / part for part in ("models", "weights", "stages")))
+    with run.held():
+        tidy_models(run)
         trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
         made_from = [made_by(trained, device), dataset.fingerprint, __version__]
         stage = Stage(run, "rank", made_from, lambda: _ranks(run))

@@ -23,9 +23,9 @@ def rank_models(
 ) -> None:
     """Rank the validation and test queries with all models at once, and keep packed ranks and who made them.
 
-    Ranks that are there already are replaced only with ``force``.
+    The caller holds the run. Ranks that are there already are replaced only with ``force``.
     """
-    with Run.receive_ranks(run.path, dataset.name, force=force) as folder:
+    with run.replace_ranks(dataset.name, force=force) as folder:
         ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
         scales = ranker.fit_scales() if gaps else None
         for split in ("valid", "test"):

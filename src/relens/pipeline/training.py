@@ -1,6 +1,7 @@
 """Training the models of a run: one after the other on a GPU, side by side on the cores of a CPU."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from relens.data.catalog import load, origin
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
-from relens.files import locked
-from relens.pipeline.leftovers import remove_left_overs
+from relens.files import locked, remove_left_overs
 from relens.run import Run
 from relens.training.checkpoint import remove_checkpoints
 from relens.training.fit import fit, new_model
@@ -50,6 +50,18 @@ def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset
             f"remove {folder} to train it again"
         )
     return trained
+
+
+def tidy_models(run: Run) -> None:
+    """Remove what killed processes left beside complete models: checkpoints, and what never took its place.
+
+    A model that somebody trains now is left alone.
+    """
+    for folder in map(run.model_path, run.model_names()):
+        with suppress(InputError), locked(folder):  # refused: in use
+            if not (folder / AGAIN).exists():
+                remove_checkpoints(folder)
+            remove_left_overs(folder)
 
 
 def train_again(run: Run, names: Iterable[str]) -> None:

@@ -21,8 +21,8 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
     """Write the report of a run into ``folder``, replacing an earlier one, and return the path of the page.
 
     Args:
-        run: a run with ranks of valid and test. Without ``comparison.json``, or with one of other ranks, the methods
-            are compared first, and the comparison is kept in the run.
+        run: a run with ranks of valid and test, held by the caller. Without ``comparison.json``, or with one of other
+            ranks, the methods are compared first, and the comparison is kept in the run.
         folder: for the page and its figures; anything but an earlier report is refused.
         curves: measure learning curves of the search, which takes minutes. They are kept in the run, and shown by
             later reports until its ranks change.

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from typing import Any
 
 from relens.errors import InputError, nearest
 from relens.models import resolve_name, resolve_options
+from relens.training.preset_files import PRESETS as PRESETS
+from relens.training.preset_files import read_preset as read_preset
 from relens.training.settings import FIELDS, OPTIONAL, TrainSettings
 
-PRESETS = ("paper", "best", "demo")
 DEFAULT = "default"
 """The section of a model that data sets without one of their own use, and that the others build on."""
 RESERVED = frozenset({"model", "options"})
@@ -27,11 +27,6 @@ def resolve(dataset: str, model: str, preset: str, overrides: Iterable[str] = ()
     sections = read_preset(preset)[model]
     values = {**sections[DEFAULT], **sections.get(dataset.lower(), {}), **dict(map(_override, overrides))}
     return from_values(model, values)
-
-
-def read_preset(preset: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return a preset as it was checked in: by model, then by data set, then by key."""
-    return tomllib.loads((files("relens") / "presets" / f"{preset}.toml").read_text(encoding="utf-8"))
 
 
 def from_values(model: str, values: Mapping[str, Any]) -> TrainSettings:
