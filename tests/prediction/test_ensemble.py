@@ -115,7 +115,7 @@ def test_known_facts_are_marked_or_dropped(ensemble):
     marked = ensemble.predict(head="officer_2_03", relation="outranks", top=2000)
     dropped = ensemble.predict(head="officer_2_03", relation="outranks", top=2000, known="drop")
     assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
-    assert len(dropped) == dropped.candidates == marked.candidates
+    assert len(dropped) + 1 == dropped.candidates == marked.candidates  # the officer himself is not offered
     labels, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
     facts = {
         labels[t]: split
@@ -128,6 +128,15 @@ def test_known_facts_are_marked_or_dropped(ensemble):
     assert all(p.confidence is None for p in marked if p.known)
     ranks = [prediction.rank for prediction in marked]
     assert ranks == sorted(ranks)
+
+
+def test_an_entity_is_its_own_answer_only_where_a_relation_has_such_facts(ensemble, monkeypatch):
+    asked = {"head": "officer_2_03", "relation": "outranks", "top": 2000}
+    without = ensemble.predict(**asked)
+    monkeypatch.setattr(ensemble, "_loops", np.ones_like(ensemble._loops))
+    all_ = ensemble.predict(**asked)
+    assert [p for p in all_ if p.entity != "officer_2_03"] == list(without)
+    assert len(all_) == len(without) + 1
 
 
 def test_known_facts_come_in_addition(ensemble):

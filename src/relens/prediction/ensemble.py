@@ -58,6 +58,8 @@ class Ensemble:
         self._names = Names(dataset)
         self._facts = Facts.of_dataset(dataset)
         self._shares = weights.normalised()  # (G, N)
+        triples = np.concatenate(list(dataset.splits.values()))
+        self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
         place = {label: r for r, label in enumerate(weights.relations)}
         self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
@@ -83,6 +85,9 @@ class Ensemble:
         self, *, relation: str, head: str | None = None, tail: str | None = None, top: int = 10, known: Known = "mark"
     ) -> Predictions:
         """Return the best answers: tails where ``head`` is given, heads where ``tail`` is.
+
+        The entity asked about is no answer for a relation that has no fact of an entity with itself; it keeps its
+        place in the ranks of the others, as in the evaluation.
 
         Args:
             relation: its label.
@@ -156,7 +161,8 @@ class Ensemble:
         labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(asked)
         split_of = self._known(asked)
         answers = []
-        for entity, place in standing.best(top, with_known=known == "mark"):
+        without = None if self._loops[asked.relation] else asked.anchor
+        for entity, place in standing.best(top, with_known=known == "mark", without=without):
             split = split_of.get(entity)
             answers.append(
                 Prediction(

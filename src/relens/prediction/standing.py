@@ -58,17 +58,21 @@ class Standing:
         """How many entities are ranked, known answers not counted."""
         return int(np.sum(~self.known))
 
-    def best(self, top: int, *, with_known: bool) -> list[tuple[int, Place]]:
+    def best(self, top: int, *, with_known: bool, without: int | None = None) -> list[tuple[int, Place]]:
         """Return the ids and places of the best ``top`` candidates; with known answers, ``top`` of those in addition.
 
-        All in one list, best first; of equal ranks, the smaller sum comes first, then the smaller id.
+        All in one list, best first; of equal ranks, the smaller sum comes first, then the smaller id. The candidate
+        ``without`` is left out of the list, not of the ranks.
         """
+        new = ~self.known
+        if without is not None:
+            new[without] = False
         if self.table is None:
             beaten = np.zeros(len(self.known), dtype=np.int64)
-            placed = self._first(~self.known, top, beaten)
+            placed = self._first(new, top, beaten)
             placed += self._first(self.known, top, beaten) if with_known else []
         else:
-            placed = [(self.place(entity), entity) for entity in _smallest(self.cost, ~self.known, top).tolist()]
+            placed = [(self.place(entity), entity) for entity in _smallest(self.cost, new, top).tolist()]
             placed += self._first(self.known, top) if with_known else []
         placed.sort(key=self._order)
         return [(entity, place) for place, entity in placed]
