@@ -196,6 +196,36 @@ def complex_(case: Case) -> Phases:
     return _multiplied(case, case.option("dim"))
 
 
+def bilinear_with_relations(case: Case) -> Phases:
+    """Dot products with all entities, and with all relations where those are predicted."""
+    phases = complex_(case)
+    if case.settings.relation_weight:
+        rows = case.n_relations * (1 if case.option("shared_inverse") else 2)
+        products = case.settings.batch * rows * case.option("dim")
+        phases = phases + Phases(Work(products=products), Work(products=2 * products))
+    return phases
+
+
+def triplere(case: Case) -> Phases:
+    """Per pair and coordinate: a multiply-add and an addition; the first again, the sign, and three gradients."""
+    coordinates = case.pairs * case.option("dim")
+    operations = Phases(Work(multiply_adds=2 * coordinates), Work(multiply_adds=5 * coordinates))
+    return _compared(case, case.option("dim")) + operations
+
+
+def of_tokens(case: Case) -> Phases:
+    """As TripleRE, and a block over the tokens of every anchor, answer and candidate; its features stay in caches."""
+    options = case.settings.options
+    near = sum(options.get(name, 0) for name in ("neighbours", "outgoing", "incoming", "nearest"))
+    drawn = case.settings.batch // case.settings.pool_rows * case.settings.negatives
+    encoded = case.settings.batch + (
+        case.settings.batch + min(drawn, case.n_entities) if case.samples else case.n_entities
+    )
+    tokens, dim = encoded * (1 + near), case.option("dim")
+    products = tokens * (12 * dim * dim + 2 * (1 + near) * dim)
+    return triplere(case) + Phases(Work(products=products), Work(products=2 * products))
+
+
 def conve(case: Case) -> Phases:
     """A convolution, a linear layer and dot products."""
     height, width = 2 * case.option("height"), case.option("dim") // case.option("height")
@@ -249,6 +279,11 @@ MODELS: dict[str, Callable[[Case], Phases]] = {
     "complex": complex_,
     "conve": conve,
     "compgcn": compgcn,
+    "autoblm": bilinear_with_relations,
+    "complex-rp": bilinear_with_relations,
+    "triplere": triplere,
+    "stargraph": of_tokens,
+    "interht": of_tokens,
 }
 
 

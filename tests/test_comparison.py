@@ -11,7 +11,7 @@ import pytest
 from relens.comparison import DEFAULT_SPECS, Comparison, compare, parse_spec
 from relens.data.queries import Queries
 from relens.ensemble.fit import FitSettings, fit
-from relens.errors import InputError, RanksError
+from relens.errors import InputError, RanksError, install_hint
 from relens.ranks.manifest import PackHeader
 from relens.ranks.packed import PackedRanks, Provenance
 from relens.ranks.packing import pack_ranks
@@ -200,8 +200,8 @@ def test_a_method_without_its_extra_becomes_a_note(monkeypatch):
     valid, test = simulated.packed("valid"), simulated.packed("test")
     comparison = compare(valid, test, ["stacking", "simple:searcher=tpe", "mean"])
     assert comparison.notes == (
-        "stacking left out: method 'stacking' needs an optional dependency: pip install 'relens[stacking]'",
-        "simple:searcher=tpe left out: searcher 'tpe' needs an optional dependency: pip install 'relens[tpe]'",
+        f"stacking left out: method 'stacking' needs an optional dependency: {install_hint('stacking')}",
+        f"simple:searcher=tpe left out: searcher 'tpe' needs an optional dependency: {install_hint('tpe')}",
     )
     assert list(comparison.weights) == ["mean"]
     assert [evaluation.name for evaluation in comparison.evaluations][-2:] == ["gamma", "mean"]

@@ -49,7 +49,8 @@ def test_wrong_input_is_a_value_error_of_ours(kind):
 
 def test_a_missing_extra_says_what_to_install_and_is_not_the_inputs_fault():
     error = MissingExtraError("searcher 'tpe'", "tpe")
-    assert str(error) == "searcher 'tpe' needs an optional dependency: pip install 'relens[tpe]'"
+    hint = "pip install -c constraints.txt '.[tpe]' in a clone of relens"
+    assert str(error) == f"searcher 'tpe' needs an optional dependency: {hint}"
     assert isinstance(error, RelensError)
     assert isinstance(error, ImportError)
     assert not isinstance(error, InputError)

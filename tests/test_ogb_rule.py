@@ -1,7 +1,5 @@
 """The tie rule is OGB's: ranks of tie-heavy scores agree with the evaluator of ogb 1.3.6."""
 
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,31 +13,14 @@ from relens.ranks.metrics import hits, mrr
 from relens.ranks.packed import PackedRanks, Provenance
 from relens.ranks.packing import pack_ranks, pack_scores
 from relens.ranks.store import assemble
+from tests.ogb_package import metrics
 
 QUERIES, NEGATIVES = 40, 500
-MISSING = "ogb and torch are not installed: pip install 'relens[oracle]'"
 
 
 @pytest.fixture(scope="module")
 def ogb_metrics():
-    """Return ogb's metrics of scores (Q, 501) whose column 0 is the answer's."""
-    torch = pytest.importorskip("torch", reason=MISSING)
-    # Without the package outdated, ogb does not ask the network for its newest version.
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")
-        patch.setitem(sys.modules, "outdated", None)
-        linkproppred = pytest.importorskip("ogb.linkproppred", reason=MISSING)
-        version = sys.modules["ogb"].__version__
-    if version != "1.3.6":
-        pytest.skip(f"ogb {version} is installed, the oracle is 1.3.6: pip install 'relens[oracle]'")
-    evaluator = linkproppred.Evaluator(name="ogbl-biokg")
-
-    def metrics(scores: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        tensor = torch.tensor(np.ascontiguousarray(scores))
-        found = evaluator.eval({"y_pred_pos": tensor[:, 0], "y_pred_neg": tensor[:, 1:]})
-        return {name: values.numpy() for name, values in found.items()}
-
-    return metrics
+    return metrics()
 
 
 def tied_scores(seed: int, levels: int, n_models: int) -> list[npt.NDArray[np.float64]]:

@@ -39,7 +39,7 @@ def test_a_scorer_is_packed_as_the_document_shows(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     execute(BRING)
     assert capsys.readouterr().out == "2200 queries packed\n"
-    assert (tmp_path / "runs" / "mine" / "ranks" / "valid").is_dir()
+    assert (tmp_path / "runs" / "frequency" / "ranks" / "valid").is_dir()
 
 
 def test_the_commands_of_the_document_exist():

@@ -47,7 +47,7 @@ def test_the_python_of_the_readme_runs(
     assert answers == [f"{answer.rank:g} {answer.entity} {answer.known}" for answer in names["found"]]
     assert sorted(answer.known or "new" for answer in names["found"]) == ["new", "new", "new", "test"]
     assert sum(vote["weight"] for vote in json.loads(votes.replace("'", '"'))) == pytest.approx(1)
-    assert re.fullmatch(r"MRR 0\.\d{4} in Interval\(low=0\.\d+, high=0\.\d+\), [+-]0\.\d{4} over complex", result)
+    assert re.fullmatch(r"MRR 0\.\d{4} in 0\.\d{4}–0\.\d{4}, [+-]0\.\d{4} over complex", result)
 
 
 def test_the_python_about_predictions_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:

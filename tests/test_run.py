@@ -46,7 +46,7 @@ def test_unsafe_names_are_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "is not a run: it has no run.json. Make one with `relens ranks import"),
+        (None, "is not a run: it has no run.json. Make one with `relens run DATASET`, .* `relens ranks import"),
         ("{", "is not readable JSON"),
         ('{"kind": "relens packed ranks"}', "is not a run: its run.json does not describe one"),
         ('{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}', "has format version 7, this relens reads"),
@@ -62,6 +62,14 @@ def test_other_directories_are_not_runs(tmp_path, content, message):
 def test_errors_name_what_is_missing(tmp_path):
     with pytest.raises(InputError, match="nowhere is not a run: it does not exist"):
         Run.open(tmp_path / "nowhere")
+    with pytest.raises(
+        InputError, match=r"nowhere is not a run: it does not exist\. Make one with `relens run DATASET`"
+    ):
+        Run.open(tmp_path / "no" / "nowhere")
+    Run.create(tmp_path / "patterns", "toy")
+    (tmp_path / "patternz").mkdir()
+    with pytest.raises(InputError, match=rf"pattern is not .* exist\. Did you mean {tmp_path}/patterns\? Make one"):
+        Run.open(tmp_path / "pattern")
     run = Run.create(tmp_path / "r", "toy")
     with pytest.raises(RanksError, match=r"has no ranks of test \(present: none\)"):
         run.ranks("test")

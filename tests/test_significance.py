@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens import significance
-from relens.significance import EXACT_UP_TO, bootstrap_interval, paired_test
+from relens.significance import EXACT_UP_TO, Interval, bootstrap_interval, paired_test
 
 pair_of_ranks = st.tuples(st.integers(1, 6), st.integers(1, 6))
 
@@ -34,6 +34,13 @@ def test_few_triples_are_enumerated_exactly(queries: list[tuple[tuple[int, int],
     found = paired_test(1 / np.array(ours), 1 / np.array(theirs), np.array(triples), reference="rotate")
     assert found.exact
     assert found.p_value == float(enumerated_p(ours, theirs, triples))
+
+
+def test_an_interval_is_printed_for_people() -> None:
+    assert f"{Interval(0.9550846989815739, 0.9703810733143119)}" == "0.9551–0.9704"
+    assert str(Interval(-0.0129927, 0.0047256)) == "-0.0130 to 0.0047"
+    assert str(Interval(-1e-9, 0.0)) == "0.0000 to 0.0000"
+    assert repr(Interval(0.25, 0.5)) == "Interval(low=0.25, high=0.5)"
 
 
 def test_sampled_flips_approach_the_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:

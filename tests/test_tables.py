@@ -16,6 +16,7 @@ from relens.evaluation import Evaluation, Metrics
 from relens.ranks.packed import Provenance
 from relens.significance import Interval, PairedTest
 from relens.tables import Column, Row, Table, breakdown_table, comparison_table, evaluation_table, spread_table
+from relens.tables.table import wrapped
 
 FACTS = {"data set": "toy_set", "split": "test"}
 CAPTION = (
@@ -182,6 +183,60 @@ def test_numbers_and_labels_survive_any_width(width: int) -> None:
     assert len(rule) <= max(width, 100)
     folded = "".join(line[: lines[first].index("40,932")].strip() for line in lines[first - 1 : first + 8])
     assert label in folded
+
+
+def width_of(text: str) -> int:
+    """Return the width of the widest line, colours left out."""
+    return max(len(line) for line in re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"))
+
+
+def headings_of(text: str) -> list[str]:
+    return re.split(r" {2,}", re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")[1].strip())
+
+
+@pytest.mark.parametrize(
+    ("label", "width", "lines"),
+    [
+        ("dsc:input=rank,regularise=none", 30, ["dsc:input=rank,regularise=none"]),
+        ("dsc:input=rank,regularise=none", 29, ["dsc:input=rank,", "regularise=none"]),
+        ("simple:input=rank", 16, ["simple:", "input=rank"]),
+        ("Relative ↑ of dsc over rotate", 17, ["Relative ↑ of dsc", "over rotate"]),
+        ("northeast_neighbour", 16, ["northeast_", "neighbour"]),
+        ("/film/film/estimated_budget", 16, ["/film/film/", "estimated_budget"]),
+        ("abcdefghijkl", 5, ["abcde", "fghij", "kl"]),
+        ("关系关系关系", 8, ["关系关系", "关系"]),
+    ],
+)
+def test_labels_break_between_words(label: str, width: int, lines: list[str]) -> None:
+    assert wrapped(label, width) == lines
+
+
+@given(st.text(min_size=1, max_size=40), st.integers(2, 20))
+def test_broken_labels_lose_nothing_but_blanks_at_the_ends_of_lines(label: str, width: int) -> None:
+    lines = wrapped(label, width)
+    assert "".join(lines).replace(" ", "") == label.replace(" ", "")
+    assert all(lines) or " " in label
+
+
+def test_a_narrow_terminal_does_without_some_columns_and_says_so() -> None:
+    table = comparison_table([*compared(), evaluation("dsc:input=rank,regularise=none", 0.36)], ensemble="dsc")
+    everything = ["method", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"]
+    wide, at_100, at_80 = (table.to_text(width, terminal=True) for width in (120, 100, 80))
+    assert headings_of(wide) == everything
+    assert "left out" not in wide
+    assert headings_of(at_100) == [heading for heading in everything if heading != "MR"]
+    assert "left out for want of room: MR; a wider terminal, a pipe or JSON has all" in at_100
+    assert headings_of(at_80) == ["method", "MRR", "95% interval", "Hit@1", "Hit@10", "Δ MRR"]
+    assert "left out for want of room: Hit@3, MR, p;" in at_80
+    assert "\n dsc:input=rank, " in at_80
+    assert "\n regularise=none\n" in at_80
+    assert [width_of(text) <= width for text, width in ((wide, 120), (at_100, 100), (at_80, 80))] == [True] * 3
+
+
+def test_what_is_no_terminal_gets_every_column() -> None:
+    text = comparison_table(compared()).to_text(60)
+    assert len(headings_of(text)) == 9
+    assert "left out" not in text
 
 
 def test_a_table_without_rows_renders() -> None:

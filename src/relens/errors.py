@@ -24,11 +24,16 @@ class WeightsError(InputError):
     """Ensemble weights are malformed or do not fit the ranks they are applied to."""
 
 
+def install_hint(extra: str) -> str:
+    """Return how to install an extra: relens is on no package index."""
+    return f"pip install -c constraints.txt '.[{extra}]' in a clone of relens"
+
+
 class MissingExtraError(RelensError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency: pip install 'relens[{extra}]'")
+        super().__init__(f"{feature} needs an optional dependency: {install_hint(extra)}")
         self.feature, self.extra = feature, extra
 
     def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:
@@ -36,12 +41,13 @@ class MissingExtraError(RelensError, ImportError):
         return type(self), (self.feature, self.extra)
 
 
-def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """Return a hint such as ``did you mean 'wn18rr'?``, or the known names where none is close."""
+def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool = False) -> str:
+    """Return a hint such as ``did you mean 'wn18rr'?``, or the known names where none is close: twelve, or all."""
     known = list(known)
     by_lower = {k.lower(): k for k in known}
     close = [by_lower[m] for m in get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.6)]
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    shown = ", ".join(repr(k) for k in known[:12]) + (", …" if len(known) > 12 else "")
+    most = len(known) if show_all else 12
+    shown = ", ".join(repr(k) for k in known[:most]) + (", …" if len(known) > most else "")
     return f"known are {shown}" if known else "there are none"

@@ -14,6 +14,10 @@ class Progress(Protocol):
         """Open a task of ``total`` units; the context yields a callable that adds finished units."""
         ...
 
+    def note(self, message: str) -> None:
+        """Say something about the work, between tasks."""
+        ...
+
 
 class Silent:
     """A progress display that shows nothing."""
@@ -23,6 +27,10 @@ class Silent:
         """Open a task whose advances are ignored."""
         del description, total
         yield lambda amount: None
+
+    def note(self, message: str) -> None:
+        """Say nothing."""
+        del message
 
 
 SILENT = Silent()

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,10 @@ COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
 FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_MAKERS = "Make one with `relens ranks import DIR --run RUN`."
+_MAKERS = (
+    "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from those "
+    "you have."
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Run:
         path = Path(path)
         if not (path / RECORD).is_file():
             found = "has no run.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
-            raise InputError(f"{path} is not a run: it {found}. {_MAKERS}")
+            raise InputError(f"{path} is not a run: it {found}. {_beside(path)}{_MAKERS}")
         record = read_json(path / RECORD, "run record")
         if record.get("kind") != KIND or not {"name", "dataset"} <= record.keys():
             raise InputError(f"{path} is not a run: its {RECORD} does not describe one. {_MAKERS}")
@@ -181,6 +185,17 @@ def _check_vacant(path: Path) -> None:
         path.is_dir() and all(is_left_over(entry) or entry.name == LOCK for entry in path.iterdir())
     ):
         raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
+
+
+def _beside(path: Path) -> str:
+    """Return a hint at a run beside ``path`` that is called almost so; nothing where there is none."""
+    folder = path.parent
+    try:
+        runs = [entry.name for entry in folder.iterdir() if (entry / RECORD).is_file()]
+    except OSError:
+        return ""
+    close = get_close_matches(path.name, sorted(runs), n=1)
+    return f"Did you mean {folder / close[0]}? " if close else ""
 
 
 def is_name(text: str) -> bool:

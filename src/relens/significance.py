@@ -33,6 +33,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """Return it for people: ``0.9551–0.9704``; a dash beside a minus sign would be hard to read."""
+        return f"{self.low:z.4f}{'–' if self.low >= 0 else ' to '}{self.high:z.4f}"
+
 
 @dataclass(frozen=True)
 class PairedTest:

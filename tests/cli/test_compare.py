@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from relens.cli import compare as compare_module
+from relens.errors import install_hint
 from relens.ranks.store import save
 from tests import simulated
 from tests.cli.commands import fail, relens_process, succeed
@@ -165,7 +166,7 @@ def test_splits_of_two_data_sets_are_refused(run_path):
 def test_missing_extras_are_noted_and_the_rest_is_compared(tiny_run, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
     outcome = succeed("compare", tiny_run, "stacking", "mean", "--json")
-    line = "stacking left out: method 'stacking' needs an optional dependency: pip install 'relens[stacking]'"
+    line = f"stacking left out: method 'stacking' needs an optional dependency: {install_hint('stacking')}"
     assert outcome.json["notes"] == [line]
     assert outcome.err == f"relens: {line}\n"
     assert [evaluation["name"] for evaluation in outcome.json["evaluations"]] == [*MODELS, "mean"]

@@ -58,7 +58,10 @@ def test_a_package_that_is_missing_comes_with_its_command(monkeypatch):
     monkeypatch.setattr(doctor, "EXTRAS", {"odd": ("numpy", "no-such-package")})
     extra = doctor._extra("odd", ("numpy", "no-such-package"))
     assert extra["packages"]["no-such-package"] is None
-    assert doctor._extra_words(extra) == "missing no-such-package: pip install 'relens[odd]'"
+    assert (
+        doctor._extra_words(extra)
+        == "missing no-such-package: pip install -c constraints.txt '.[odd]' in a clone of relens"
+    )
 
 
 def facts(**changes):

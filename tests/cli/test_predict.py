@@ -126,6 +126,10 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):
          "--relation", "next")  # fmt: skip
     fail(2, "unknown relation 'nxt'; did you mean 'next'?", "predict", ring, "--head", "s1", "--relation", "nxt")
     fail(2, "give one of --head, --tail and --queries", "predict", ring, "--relation", "next")
+    fail(2, "No such option '--method'. Did you mean '--weights'", "predict", ring, "--head", "s1", "--method", "dsc")
+    near = ring.with_name(ring.name[:-1])
+    hint = f"{near} is not a run: it does not exist. Did you mean {ring}? Make one with `relens run DATASET`"
+    fail(2, hint, "predict", near, "--head", "s1", "--relation", "next")
     fail(2, "give one of --head, --tail and --queries", "predict", ring, "--head", "s1", "--tail", "s2")
     fail(2, "give --relation: what the entity is asked about", "predict", ring, "--head", "s1")
     fail(2, "a file of --queries names its own", "predict", ring, "--queries", asked, "--relation", "next")
@@ -137,9 +141,8 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):
 
 
 def test_ranks_without_models_cannot_predict(run_path):
-    succeed("search", run_path, "--method", "mean", "--input", "rank")
-    fail(2, "but no trained model 'alpha': predictions need the models themselves", "predict", run_path, "--head", "a",
-         "--relation", "relation 0")  # fmt: skip
+    fail(2, "holds ranks only, and predictions need the models that made them: `relens run DATASET` trains some",
+         "predict", run_path, "--head", "a", "--relation", "relation 0")  # fmt: skip
 
 
 def test_it_works_in_a_process_of_its_own(ring):

@@ -1,5 +1,11 @@
 """``relens run`` from the command line."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
@@ -52,3 +58,126 @@ def test_wrong_requests(graph, tmp_path):
     fail(2, "unknown stage", "run", graph, "--run", tmp_path / "r", "--force", "everything", "--device", "cpu")
     fail(2, "unknown preset", "run", graph, "--run", tmp_path / "r", "--preset", "beast", "--device", "cpu")
     assert not (tmp_path / "r").exists()
+
+
+def test_it_says_at_once_what_it_does_and_names_the_stages(graph, finished):
+    path, outcome = finished
+    lines = [line.removeprefix("relens: ") for line in outcome.err.splitlines()]
+    assert lines[:4] == [
+        f"loading {graph} and what trains 3 models",
+        "data set ring: 16 entities, 2 relations, 22 train, 5 valid, 5 test triples",
+        f"run {path}: transe, complex, conve; preset demo, seed 0, on cpu",
+        "training 3 models",
+    ]
+    stages = ["training 3 models", "ranking the validation and test queries", "searching weights by"]
+    places = [next(i for i, line in enumerate(lines) if line.startswith(stage)) for stage in stages]
+    assert places == sorted(places)
+
+
+def test_a_complete_run_says_so(graph, finished):
+    err = succeed("run", graph, "--run", finished[0], *OPTIONS).err
+    assert "relens: transe: complete\nrelens: complex: complete\nrelens: conve: complete\n" in err
+    assert "training" not in err
+    assert "ranking" not in err
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (
+            "valid",
+            "'ring' has no validation triples, which choose the best parameters: hold some out of train as valid",
+        ),
+        (
+            "test",
+            "'ring' has no test triples, on which models and ensembles are judged: hold some out of train as test",
+        ),
+    ],
+)
+def test_an_empty_split_is_refused_before_anything_is_written(tmp_path, monkeypatch, split, message):
+    monkeypatch.chdir(tmp_path)
+    graph = write_ring(tmp_path / "ring")
+    (graph / f"{split}.txt").write_text("")
+    fail(2, message, "run", graph, *OPTIONS)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_training_alone_needs_no_test_split(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    graph = write_ring(tmp_path / "ring")
+    (graph / "test.txt").write_text("")
+    small = ("--set", "steps=2", "--set", "validate_every=2", "--set", "dim=4", "--device", "cpu")
+    succeed("train", graph, "--model", "transe", "--preset", "demo", *small)
+    (graph / "valid.txt").write_text("")
+    fail(2, "has no validation triples", "train", graph, "--model", "transe", "--run", "other", "--device", "cpu")
+    assert not (tmp_path / "other").exists()
+
+
+def test_suspicious_data_is_noted(tmp_path):
+    graph = write_ring(tmp_path / "ring")
+    added = {
+        "train": "e0\tplus_1\te1\n",
+        "valid": "e0\tplus_1\te1\ne1\tminus\te2\n",
+        "test": "e0\tplus_1\te1\nnew\tplus_1\te2\ne1\tminus\te2\ne1\tminus\te2\n",
+    }
+    for split, lines in added.items():
+        file = graph / f"{split}.txt"
+        file.write_text(lines + file.read_text())
+    small = ("--models", "transe", "--set", "steps=2", "--set", "validate_every=2", "--set", "dim=4", "--no-report")
+    err = succeed("run", graph, "--run", tmp_path / "run", "--device", "cpu", *small).err
+    noted = [line.removeprefix("relens: warning: ") for line in err.splitlines() if "warning: " in line]
+    assert noted[:7] == [
+        "train, valid and test begin with the same line, 'e0 plus_1 e1': remove it if it is a heading",
+        "1 of 7 valid triples are in train, too: who learns them by heart looks good on valid",
+        "1 of 9 test triples are in train, too: who learns them by heart looks good on test",
+        "2 triples repeat another one of their split",
+        "1 relations of valid are not in train, so nothing is learnt of them: 'minus'",
+        "1 of 9 test triples have an entity that train does not have: nothing is learnt of it",
+        "1 relations of test are not in train, so nothing is learnt of them: 'minus'",
+    ]
+
+
+LONG = ("--models", "transe,complex", "--device", "cpu", "--no-report")
+LONG += tuple(
+    part
+    for change in ("steps=1500", "validate_every=500", "batch=64", "dim=16", "transe.negatives=8")
+    for part in ("--set", change)
+)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(graph, tmp_path_factory):
+    return succeed("run", graph, *LONG, "--jobs", 1, "--run", tmp_path_factory.mktemp("runs") / "whole").out
+
+
+@pytest.mark.parametrize(("jobs", "to_all"), [(1, True), (2, True), (2, False)], ids=["one", "group", "parent"])
+def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted, tmp_path, jobs, to_all):
+    """Ctrl-C in a terminal reaches parent and workers, ``kill -INT`` the parent alone; the end is the same."""
+    command = ["run", str(graph), *LONG, "--run", str(tmp_path / "run"), "--jobs"]
+    # Ctrl-C is ignored in what a shell without a terminal runs in the background, and that is inherited.
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom relens.cli import main\nmain()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *command, str(jobs)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        while "step 500," not in (line := process.stderr.readline()):
+            assert line
+        (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (130, ""), err
+    assert "Traceback" not in err
+    kept = re.search(r"interrupted; \S+ keeps (.*)\. Nothing half-written was left behind", err)
+    assert kept, err
+    steps = {
+        name: int(step.replace(",", "")) for name, step in re.findall(r"(\w+) \(step ([\d,]+) of 1,500\)", kept[1])
+    }
+    assert steps.keys() >= {line.split()[1].rstrip(":")}
+    again = succeed(*command, 1)
+    for name in ("transe", "complex"):
+        expected = f"goes on at step {steps[name]:,} of 1,500" if name in steps else "begins"
+        assert f"relens: {name}: {expected}\n" in again.err
+    assert again.out == uninterrupted

@@ -123,8 +123,10 @@ def test_wrong_requests_are_refused(run, tmp_path, run_path):
     fail(2, "choose one with --weights", "serve", run, "--port", 0)
     fail(2, "unknown device 'abacus'", "serve", run, "--port", 0, "--device", "abacus")
     fail(2, "65536 is not in the range", "serve", run, "--port", 65536)
-    succeed("search", run_path, "--method", "mean")
-    fail(2, "predictions need the models themselves", "serve", run_path, "--port", 0)
+    outcome = fail(
+        2, "holds ranks only, and predictions need the models that made them", "serve", run_path, "--port", 0
+    )
+    assert "loading" not in outcome.err
 
 
 def test_the_extra_is_named_where_it_is_missing(run):
@@ -133,4 +135,9 @@ def test_the_extra_is_named_where_it_is_missing(run):
     with patch.dict(sys.modules, hidden):
         for name in loaded:
             del sys.modules[name]
-        fail(1, "serving an ensemble needs an optional dependency: pip install 'relens[serve]'", "serve", run)
+        fail(
+            1,
+            "serving an ensemble needs an optional dependency: pip install -c constraints.txt '.[serve]'",
+            "serve",
+            run,
+        )

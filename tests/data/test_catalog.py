@@ -168,10 +168,11 @@ def test_same_counts_with_other_content_are_refused(toy: Entry, home: Path) -> N
 
 
 def test_catalogue_is_coherent() -> None:
-    assert list(CATALOG) == ["wn18rr", "fb15k-237", "nell-995", "umls", "patterns"]
+    assert list(CATALOG) == ["wn18rr", "fb15k-237", "nell-995", "umls", "ogbl-biokg", "ogbl-wikikg2", "patterns"]
     for name, entry in CATALOG.items():
-        assert entry.name == name == entry.folder.lower()
-        assert list(entry.sources) == ([] if entry.generate else ["train", "valid", "test"])
+        assert entry.name == name == entry.folder.lower().replace("_", "-")
+        assert list(entry.sources) == ([] if entry.generate or entry.archive else ["train", "valid", "test"])
+        assert bool(entry.fingerprint) == (entry.archive is None)
         assert all(url.startswith("https://") for urls in entry.sources.values() for url in urls)
     names = [url.rpartition("/")[2] for url in CATALOG["nell-995"].sources["train"]]
     assert names == ["facts.txt", "train.txt"]

@@ -180,5 +180,5 @@ def test_stacking_without_contested_candidates_is_the_mean_and_says_so():
 
 def test_stacking_without_scikit_learn_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.exceptions", None)
-    with pytest.raises(MissingExtraError, match=r"method 'stacking' needs an optional .* 'relens\[stacking\]'"):
+    with pytest.raises(MissingExtraError, match=r"method 'stacking' needs an optional .* '.\[stacking\]'"):
         stacking(random_case(0).packed)

@@ -157,8 +157,9 @@ def test_the_choice_is_the_best_cross_validated_score_and_can_be_repeated():
     assert all(list(row) == list(kappas) for row in choice.scores.values())
     flat = {(name, kappa): score for name, row in choice.scores.items() for kappa, score in row.items()}
     assert all(0 < score <= 1 for score in flat.values())
-    # The first of equals: the earlier input, then the smaller κ.
-    assert (choice.input, choice.kappa) == next(at for at, score in flat.items() if score == max(flat.values()))
+    # Of equals the earlier input, then the larger κ.
+    best = [at for at, score in flat.items() if score == max(flat.values())]
+    assert (choice.input, choice.kappa) == max((at for at in best if at[0] == best[0][0]), key=lambda at: at[1])
     assert [(d, t, sum(done)) for d, t, done in progress.tasks] == [("cross-validation", 25, 25)]
     assert choose(Views(packed, 3), group_of(packed), inputs, kappas, seed=3, jobs=3) == choice
 
@@ -175,11 +176,11 @@ def test_scores_are_means_of_held_out_sums_over_all_queries():
     assert list(choice.scores["rank"].values()) == pytest.approx((sums / 12).tolist(), rel=1e-12)
 
 
-def test_equal_scores_go_to_the_first_input_and_the_smallest_strength():
+def test_equal_scores_go_to_the_first_input_and_the_largest_strength():
     """One model: every input and every strength gives the same ranks."""
     packed = random_case(1, n_models=1, n_queries=12).packed
     choice = choose(Views(packed), group_of(packed), ["sqrt", "rank"], (3.0, 10.0, math.inf))
-    assert (choice.input, choice.kappa) == ("sqrt", 3.0)
+    assert (choice.input, choice.kappa) == ("sqrt", math.inf)
     assert len({score for row in choice.scores.values() for score in row.values()}) == 1
 
 
@@ -194,7 +195,16 @@ def test_infinite_shrinkage_alone_searches_no_group(monkeypatch):
 def test_a_single_triple_leaves_nothing_to_hold_out():
     packed = random_case(2, n_queries=2).packed
     choice = choose(Views(packed), group_of(packed), ["log", "rank"], (3.0, 10.0))
-    assert (choice.input, choice.kappa, choice.scores) == ("log", 3.0, {})
+    assert (choice.input, choice.kappa, choice.scores) == ("log", 10.0, {})
+
+
+def test_scores_that_differ_by_rounding_alone_are_equal(monkeypatch):
+    sums = iter([[1.0, 1.0 - 1e-15, 1.0 - 1e-9], [0.0, 0.0, 0.0]])
+    monkeypatch.setattr(crossval, "_held_out_sums", lambda *_: np.array(next(sums)))
+    monkeypatch.setattr(crossval, "folds", lambda triple, seed: np.repeat([0, 1], [1, len(triple) - 1]))
+    packed = random_case(2, n_queries=4).packed
+    choice = choose(Views(packed), group_of(packed), ["rank"], (0.0, 10.0, math.inf))
+    assert choice.kappa == 10.0
 
 
 def test_two_triples_make_two_folds():

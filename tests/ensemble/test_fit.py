@@ -12,10 +12,11 @@ from relens.ensemble import fit as fit_module
 from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
 from relens.ensemble.crossval import choose
 from relens.ensemble.fit import METHODS, FitSettings, fit
+from relens.ensemble.found import Found
 from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Views
-from relens.ensemble.search import Found, sweep, sweep_groups
+from relens.ensemble.search import sweep, sweep_groups
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
 from relens.errors import DatasetError, InputError, RanksError
 from relens.ranks.metrics import mrr

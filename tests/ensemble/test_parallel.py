@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.ensemble.parallel import _batches, run_batches
+from relens.ensemble.parallel import batches, run_batches
 from tests.ensemble.cases import Recorder
 
 
@@ -53,11 +53,11 @@ def test_a_failure_reaches_the_caller(jobs):
 
 @given(st.lists(st.floats(0.0, 1e6), max_size=40), st.floats(0.0, 1e6))
 def test_batches_hold_every_task_once_costliest_first_and_close_when_full(costs, size):
-    batches = list(_batches(costs, size))
-    flat = [at for batch in batches for at in batch]
+    found = list(batches(costs, size))
+    flat = [at for batch in found for at in batch]
     assert sorted(flat) == list(range(len(costs)))
     assert [costs[at] for at in flat] == sorted(costs, reverse=True)
-    for batch in batches[:-1]:
+    for batch in found[:-1]:
         assert sum(costs[at] for at in batch) >= size
-    for batch in batches:
+    for batch in found:
         assert len(batch) == 1 or sum(costs[at] for at in batch[:-1]) < size

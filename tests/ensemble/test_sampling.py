@@ -129,7 +129,7 @@ def test_tpe_is_as_good_as_hyperopts():
 
 def test_tpe_without_optuna_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"searcher 'tpe' needs .*: pip install 'relens\[tpe\]'"):
+    with pytest.raises(MissingExtraError, match=r"searcher 'tpe' needs .*: pip install -c constraints.txt '.\[tpe\]'"):
         maximise("tpe", 3, 0)
 
 

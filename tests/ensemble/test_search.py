@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from relens.ensemble import pairs as pairs_module
 from relens.ensemble import search
+from relens.ensemble.found import Found
 from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
 from relens.ensemble.pairs import Reduction, Views
-from relens.ensemble.search import Found, sweep, sweep_groups
+from relens.ensemble.search import sweep, sweep_groups
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
 

@@ -23,6 +23,29 @@ OPTIONS: dict[str, list[dict[str, object]]] = {
         {"dim": 12, "height": 4, "channels": 2, "original": True, "shared_inverse": False},
         {"dim": 12, "height": 3, "channels": 2, "image_dropout": 0.2, "feature_dropout": 0.3, "hidden_dropout": 0.4},
     ],
+    "autoblm": [{"dim": 8}, {"dim": 4, "shared_inverse": False}],
+    "complex-rp": [{"dim": 4}],
+    "triplere": [
+        {"dim": 5, "gamma": 3},
+        {"dim": 4, "offset": 0.7, "shared_inverse": False},
+    ],
+    "stargraph": [
+        {"dim": 6, "token_dim": 3, "heads": 2, "neighbours": 2, "anchors": 4, "nearest": 3},
+        {"dim": 4, "token_dim": 2, "heads": 1, "neighbours": 0, "anchors": 2, "nearest": 2, "shared_inverse": True},
+    ],
+    "interht": [
+        {
+            "dim": 6,
+            "token_dim": 3,
+            "neighbour_dim": 2,
+            "heads": 3,
+            "outgoing": 2,
+            "incoming": 1,
+            "anchors": 4,
+            "nearest": 3,
+        },
+        {"dim": 4, "token_dim": 2, "heads": 2, "nearest": 2, "relation_scale": 0.4, "shared_inverse": True},
+    ],
     "compgcn": [
         {"dim": 6, "init_dim": 4, "height": 4, "kernel": 2, "filters": 3},
         {"dim": 8, "init_dim": 5, "height": 4, "kernel": 3, "filters": 2, "layers": 1, "composition": "mult"},

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch.nn.functional import dropout
 
-from relens.models import MODELS, build
+from relens.errors import InputError
+from relens.models import MODELS, build, relation_scorers, resolve_options
 from relens.models import distance as distances
 from tests.models.small import CASES, IDS, N_ENTITIES, N_RELATIONS, OPTIONS, all_queries, all_scores, make
 
-INVERTED = ("transe", "rotate", "complex", "house")
-SHARED = [(name, options) for name, options in CASES if name in INVERTED and options.get("shared_inverse", True)]
+INVERTED = ("transe", "rotate", "complex", "house", "autoblm", "triplere", "stargraph", "interht")
+SHARED = [case for case in CASES if case[0] in INVERTED and resolve_options(*case).get("shared_inverse", True)]
 every_case = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 
 
@@ -43,7 +44,7 @@ def test_asking_for_heads_scores_the_same_triples(name, options):
     assert tails.std() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "complex", "conve"])
+@pytest.mark.parametrize("name", ["transe", "rotate", "complex", "conve", "autoblm", "triplere"])
 def test_inverse_relations_may_have_rows_of_their_own(name):
     options = OPTIONS[name][0] | {"shared_inverse": False}
     model = make(name, options)
@@ -78,13 +79,16 @@ def test_evaluation_is_deterministic(name, options):
     assert torch.equal(all_scores(first), all_scores(first))
 
 
-@pytest.mark.parametrize(("name", "options"), [("conve", OPTIONS["conve"][2]), ("compgcn", OPTIONS["compgcn"][0])])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("conve", OPTIONS["conve"][2]), *((name, OPTIONS[name][0]) for name in ("compgcn", "stargraph", "interht"))],
+)
 def test_layers_drop_out_in_training_only(name, options):
     model = make(name, options).train()
     assert not torch.equal(all_scores(model), all_scores(model))
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "house", "complex", "conve"])
+@pytest.mark.parametrize("name", ["transe", "rotate", "house", "complex", "conve", "autoblm", "triplere"])
 def test_embedding_dropout_is_what_the_caller_passes(name):
     model, (anchor, relation) = make(name, OPTIONS[name][0]), all_queries()
     dropped = []
@@ -102,7 +106,7 @@ def test_embedding_dropout_is_what_the_caller_passes(name):
     assert len(dropped) == len(queries.rows) + 1  # the candidates
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "house"])
+@pytest.mark.parametrize("name", ["transe", "rotate", "house", "triplere"])
 @pytest.mark.parametrize("candidates", [None, torch.arange(9).repeat(2, 1), torch.arange(9).repeat(54, 1)])
 def test_distances_taken_in_pieces_are_the_same(name, candidates, monkeypatch):
     model = make(name, OPTIONS[name][0])
@@ -118,7 +122,7 @@ def test_distances_taken_in_pieces_are_the_same(name, candidates, monkeypatch):
     torch.testing.assert_close(results[2], results[0])
 
 
-@pytest.mark.parametrize("name", ["transe", "rotate", "house"])
+@pytest.mark.parametrize("name", ["transe", "rotate", "house", "triplere"])
 def test_a_distance_of_zero_has_a_finite_gradient(name):
     model = make(name, OPTIONS[name][0])
     with torch.no_grad():
@@ -130,7 +134,39 @@ def test_a_distance_of_zero_has_a_finite_gradient(name):
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
 
 
-WN18RR, FB15K_237 = (40_943, 11), (14_541, 237)
+@pytest.mark.parametrize(("name", "options"), [case for case in CASES if case[0] in relation_scorers()])
+def test_relations_get_the_scores_of_their_triples(name, options):
+    model, scores = make(name, options), all_scores(make(name, options))
+    head, tail = torch.cartesian_prod(torch.arange(N_ENTITIES), torch.arange(N_ENTITIES)).T
+    expected = scores[head, : len(model.relation), tail]
+    torch.testing.assert_close(model.score_relations(head, tail), expected)
+    assert expected.std(dim=1).min() > 1e-6
+    drawn = []
+
+    def drop(rows):
+        drawn.append(rows.shape)
+        return dropout(rows, 0.5)
+
+    assert not torch.equal(model.score_relations(head, tail, drop), expected)
+    assert drawn == [(81, options["dim"]), (81, options["dim"]), model.relation.shape]
+
+
+@pytest.mark.parametrize("name", MODELS.keys() - relation_scorers())
+def test_models_that_cannot_score_relations_say_so(name):
+    model = make(name, OPTIONS[name][0])
+    with pytest.raises(InputError, match=rf"^{type(model).__name__} cannot score relations: set relation_weight=0$"):
+        model.score_relations(torch.tensor([0]), torch.tensor([1]))
+
+
+def test_candidates_of_triplere_are_normalised():
+    model = make("triplere", OPTIONS["triplere"][0])
+    before = all_scores(model)
+    with torch.no_grad():
+        model.entity *= torch.arange(1, N_ENTITIES + 1).unsqueeze(1)
+    torch.testing.assert_close(all_scores(model), before)
+
+
+WN18RR, FB15K_237, BIOKG = (40_943, 11), (14_541, 237), (93_773, 51)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +182,26 @@ WN18RR, FB15K_237 = (40_943, 11), (14_541, 237)
         # Entities, then per relation the vectors, two scalars and two numbers per block.
         ("house", WN18RR, {"dim": 800, "block": 8}, 32_754_400 + 11 * (10 * 800 + 2 + 2 * 100)),
         ("house", FB15K_237, {"dim": 600, "block": 20, "projections": 6}, 8_724_600 + 237 * (32 * 600 + 12 + 12 * 30)),
+        # The leaderboard's 192,047,104 for AutoBLM are its entities.
+        ("autoblm", BIOKG, {}, 192_047_104 + 51 * 2048),
+        ("complex-rp", BIOKG, {"shared_inverse": False}, 187_750_000),
+        # The 469,630,002 of the leaderboard count two constants as well.
+        ("triplere", BIOKG, {"dim": 5000}, 93_773 * 5000 + 51 * 15_000),
+        # Entities, relations, anchors, kinds, linear layers; then norms, attention, projection and layer of the block.
+        (
+            "stargraph",
+            FB15K_237,
+            {"anchors": 1000},
+            14_541 * 32 + 474 * 768 + 1000 * 256 + 3 * 256 + 33 * 256
+            + 2 * 512 + 257 * 768 + 257 * 256 + (257 * 1024 + 1025 * 256),
+        ),
+        (
+            "interht",
+            FB15K_237,
+            {"anchors": 1000},
+            14_541 * (32 + 64) + 474 * 1536 + 1000 * 512 + 4 * 512 + 33 * 512 + 65 * 512
+            + 2 * 1024 + 513 * 1536 + 513 * 512 + (513 * 2048 + 2049 * 512),
+        ),
         # Tables, two graph layers, bias, batch norms, convolution, linear layer.
         (
             "compgcn",

@@ -47,6 +47,133 @@ def complex_(model, anchor, relation, candidate):
     return sum((h[k] * r[k] * t[k].conjugate()).real for k in range(len(h)))
 
 
+def autoblm(model, anchor, relation, candidate):
+    row, inverted = oriented(model, relation)
+    head, tail = (candidate, anchor) if inverted else (anchor, candidate)
+    q = len(row) // 4
+    h, r, t = (
+        [x[i : i + q] for i in range(0, 4 * q, q)]
+        for x in (model.entity[head].tolist(), row, model.entity[tail].tolist())
+    )
+    meet = ((0, 0), (1, 1), (2, 3), (3, 2))  # quarters of head and relation, and of the tail
+    return sum(h[i][k] * r[i][k] * t[j][k] for i, j in meet for k in range(q))
+
+
+def triplere(model, anchor, relation, candidate):
+    row, inverted = oriented(model, relation)
+    head, tail = (candidate, anchor) if inverted else (anchor, candidate)
+    d, u = len(row) // 3, model.offset
+    r_head, r_tail, r_middle = row[:d], row[d : 2 * d], row[2 * d :]
+    h, t = ([x / math.sqrt(inner(e, e)) for x in e] for e in (model.entity[head].tolist(), model.entity[tail].tolist()))
+    parts = (h[k] * (r_head[k] + u) - t[k] * (r_tail[k] + u) + u * r_middle[k] for k in range(d))
+    return model.gamma - sum(map(abs, parts))
+
+
+def layer_norm(x, norm):
+    mean = sum(x) / len(x)
+    deviation = math.sqrt(sum((a - mean) ** 2 for a in x) / len(x) + EPS)
+    return [(a - mean) / deviation * w + b for a, w, b in zip(x, norm.weight.tolist(), norm.bias.tolist(), strict=True)]
+
+
+def linear(layer, x):
+    return [inner(w, x) + b for w, b in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)]
+
+
+def block(layer, tokens, hidden):
+    """Read tokens, each a list of numbers, of which those ``hidden`` get no attention."""
+    d, size = len(tokens[0]), len(tokens[0]) // layer.heads
+    parts = [linear(layer.attention, layer_norm(x, layer.norms[0])) for x in tokens]
+    read = []
+    for i, x in enumerate(tokens):
+        mixed = []
+        for start in range(0, d, size):
+            query = parts[i][start : start + size]
+            logits = [inner(query, part[d + start : d + start + size]) / math.sqrt(size) for part in parts]
+            powers = [0.0 if j in hidden else math.exp(logit) for j, logit in enumerate(logits)]
+            for k in range(2 * d + start, 2 * d + start + size):
+                mixed.append(sum(p * part[k] for p, part in zip(powers, parts, strict=True)) / sum(powers))
+        x = [a + b for a, b in zip(x, linear(layer.projection, mixed), strict=True)]
+        inside = [
+            a * (1 + math.erf(a / math.sqrt(2))) / 2 for a in linear(layer.hidden[0], layer_norm(x, layer.norms[1]))
+        ]
+        read.append([a + b for a, b in zip(x, linear(layer.hidden[2], inside), strict=True)])
+    return [sum(column) / len(read) for column in zip(*read, strict=True)]
+
+
+def by_degree(entities):
+    ends = [e for h, _, t in TRIPLES.tolist() for e in (h, t)]
+    return sorted(entities, key=lambda e: (-ends.count(e), e))
+
+
+def anchors_by_distance(entity, n_anchors):
+    """Return the numbers of the anchors that can be reached, the nearest first, ties in order."""
+    distance, ring = {}, {entity}
+    while ring:
+        distance |= dict.fromkeys(ring, len(set(distance.values())))
+        steps = {(a, b) for h, _, t in TRIPLES.tolist() for a, b in ((h, t), (t, h))}
+        ring = {b for a, b in steps if a in ring} - distance.keys()
+    anchors = by_degree(range(N_ENTITIES))[:n_anchors]
+    reached = [number for number, anchor in enumerate(anchors) if anchor in distance]
+    return sorted(reached, key=lambda number: (distance[anchors[number]], number))
+
+
+def padded(found, n):
+    return [*found[:n], *[None] * (n - len(found))]
+
+
+def row_or_zeros(table, i):
+    return [0.0] * table.shape[1] if i is None else table[i].tolist()
+
+
+def stargraph_entity(model, entity, n_neighbours, n_nearest):
+    near = by_degree({b for h, _, t in TRIPLES.tolist() for a, b in ((h, t), (t, h)) if a == entity != b})
+    tokens = [
+        *((linear(model.linear, row_or_zeros(model.entity, e)), 0 if i == 0 else 1)
+          for i, e in enumerate([entity, *padded(near, n_neighbours)])),
+        *((row_or_zeros(model.anchor, a), 2)
+          for a in padded(anchors_by_distance(entity, len(model.anchor)), n_nearest)),
+    ]  # fmt: skip
+    kinds = model.kind.tolist()
+    return block(model.block, [[a + b for a, b in zip(x, kinds[kind], strict=True)] for x, kind in tokens], ())
+
+
+def interht_entity(model, entity, n_out, n_in, n_nearest):
+    facts = [(h, t) for h, _, t in TRIPLES.tolist() if h != t]
+    after, before = by_degree({t for h, t in facts if h == entity}), by_degree({h for h, t in facts if t == entity})
+    sources = [
+        (linear(model.linear, model.entity[entity].tolist()), 0, False),
+        *((linear(model.neighbour_linear, row_or_zeros(model.neighbour, e)), kind, e is None)
+          for kind, found in ((1, padded(after, n_out)), (2, padded(before, n_in))) for e in found),
+        *((row_or_zeros(model.anchor, a), 3, a is None)
+          for a in padded(anchors_by_distance(entity, len(model.anchor)), n_nearest)),
+    ]  # fmt: skip
+    kinds = model.kind.tolist()
+    tokens = [[a + b for a, b in zip(x, kinds[kind], strict=True)] for x, kind, _ in sources]
+    return block(model.block, tokens, [i for i, (_, _, missing) in enumerate(sources) if missing])
+
+
+def token_score(model, anchor, relation, candidate, encoded, interaction):
+    row, inverted = oriented(model, relation)
+    head, tail = (candidate, anchor) if inverted else (anchor, candidate)
+    d, u = len(row) // 3, model.relation_scale
+    h, t = ([x / math.sqrt(inner(e, e)) for x in e] for e in (encoded(head), encoded(tail)))
+    return model.gamma - sum(
+        abs(interaction * h[k] * t[k] + h[k] * (u * row[k] + 1) - t[k] * (u * row[d + k] + 1) + row[2 * d + k])
+        for k in range(d)
+    )
+
+
+def stargraph(model, anchor, relation, candidate):
+    sizes = (model.kinds == 1).sum().item(), (model.kinds == 2).sum().item()
+    return token_score(model, anchor, relation, candidate, lambda e: stargraph_entity(model, e, *sizes), 0.0)
+
+
+def interht(model, anchor, relation, candidate):
+    sizes = [(model.kinds == kind).sum().item() for kind in (1, 2, 3)]
+    encoded = lambda e: interht_entity(model, e, *sizes)  # noqa: E731
+    return token_score(model, anchor, relation, candidate, encoded, model.relation_scale)
+
+
 def house(model, anchor, relation, candidate):
     """Score the triple as a query for tails, whichever was asked: the two agree."""
     r = relation % N_RELATIONS
@@ -163,6 +290,8 @@ def compgcn(model, anchor, relation, candidate):
 
 FORMULAS = {
     "transe": transe, "rotate": rotate, "house": house, "complex": complex_, "conve": conve, "compgcn": compgcn,
+    "autoblm": autoblm, "complex-rp": complex_, "triplere": triplere,
+    "stargraph": stargraph, "interht": interht,
 }  # fmt: skip
 
 

@@ -89,3 +89,25 @@ def test_compgcn_draws_every_matrix_from_xaviers_normal():
     for matrix in (*matrices, model.layers[0].relation_weight, model.layers[1].relation_weight):
         assert matrix.std().item() == pytest.approx(math.sqrt(2 / sum(matrix.shape)), rel=0.06)
     assert model.layers[0].loop_relation.std().item() == pytest.approx(math.sqrt(2 / 41), rel=0.4)
+
+
+@pytest.mark.parametrize("name", ["autoblm", "triplere"])
+def test_models_with_a_rule_of_their_own_follow_a_name_as_well(name):
+    model = build(name, 300, 50, {"dim": 40})
+    model.initialise("norm", generator())
+    for table in (model.entity, model.relation):
+        assert table.std().item() == pytest.approx(0.01, rel=0.05)
+
+
+def test_autoblm_begins_with_a_deviation_of_its_own():
+    model = build("autoblm", 300, 50, {"dim": 40})
+    model.initialise(None, generator())
+    for table in (model.entity, model.relation):
+        assert table.std().item() == pytest.approx(0.1, rel=0.05)
+
+
+def test_triplere_begins_within_its_margin():
+    model = build("triplere", 300, 50, {"dim": 5000, "gamma": 12.0})
+    model.initialise(None, generator())
+    for table in (model.entity, model.relation):
+        assert table.abs().max().item() == pytest.approx(14 / 5000, rel=1e-3)

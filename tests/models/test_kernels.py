@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from relens.models import fused
+from tests.models.small import OPTIONS, all_queries, make
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -25,14 +26,18 @@ def plain(vector, table, candidates, kind):
     """Return distances by materialised differences; absolute values have a zero gradient at zero, as the kernels'."""
     rows = table.unsqueeze(0) if candidates is None else table[candidates]
     chunks = vector.view(len(rows), -1, 1, vector.shape[1])
-    difference = (chunks - rows.unsqueeze(1)).flatten(0, 1)
-    if kind == fused.L1:
+    if kind == fused.SCALED:
+        chunks, scales = chunks.chunk(2, dim=-1)
+        difference = (chunks - scales * rows.unsqueeze(1)).flatten(0, 1)
+    else:
+        difference = (chunks - rows.unsqueeze(1)).flatten(0, 1)
+    if kind != fused.MODULUS:
         return difference.abs().sum(-1)
     return difference.unflatten(-1, (2, -1)).norm(dim=-2).sum(-1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("kind", [fused.L1, fused.MODULUS], ids=["l1", "modulus"])
+@pytest.mark.parametrize("kind", [fused.L1, fused.MODULUS, fused.SCALED], ids=["l1", "modulus", "scaled"])
 @pytest.mark.parametrize(("n", "layout", "half"), SIZES)
 def test_kernels_equal_plain_torch(n, layout, half, kind, dtype):
     generator = torch.Generator().manual_seed(n)
@@ -41,6 +46,10 @@ def test_kernels_equal_plain_torch(n, layout, half, kind, dtype):
     vector = torch.randn(n, width, dtype=dtype, generator=generator)
     candidates = None if layout is None else torch.randint(23, layout, generator=generator)
     vector[0] = table[0 if candidates is None else candidates[0, 0]]  # a distance of zero, and its gradient
+    if kind == fused.SCALED:
+        scale = torch.randn(n, width, dtype=dtype, generator=generator)
+        scale[0] = 1
+        vector = torch.cat([vector, scale], dim=1)
     weights = torch.randn(n, 23 if layout is None else layout[1], dtype=dtype, generator=generator).to(DEVICE)
     inputs = [part.to(DEVICE).requires_grad_() for part in (vector, table)]
     candidates = None if candidates is None else candidates.to(DEVICE)
@@ -143,3 +152,19 @@ def test_strided_inputs_are_read_right():
 def test_the_distances_do_not_depend_on_the_kernels():
     assert fused.usable(torch.zeros(1, 2, device=DEVICE)) == (DEVICE == "cuda")
     assert not fused.usable(torch.zeros(1, 2, device=DEVICE, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("name", ["transe", "rotate", "house", "triplere", "stargraph", "interht"])
+@pytest.mark.parametrize("candidates", [None, torch.arange(5).repeat(2, 1)], ids=["all", "given"])
+def test_models_score_the_same_with_the_kernels(name, candidates, monkeypatch):
+    options = OPTIONS[name][2 if name == "house" else 0]  # of HousE's, blocks that need no tensor cores
+    model, queries = make(name, options).to(DEVICE), [part.to(DEVICE) for part in all_queries()]
+    candidates = None if candidates is None else candidates.to(DEVICE)
+    results = []
+    for usable in (False, True):
+        monkeypatch.setattr(fused, "usable", lambda vector, usable=usable: usable)
+        model.zero_grad()
+        scores = model.score(model.encode(*queries), candidates)
+        (scores * torch.linspace(-1, 1, scores.numel(), device=DEVICE).view_as(scores)).sum().backward()
+        results.append([scores.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
+    torch.testing.assert_close(results[1], results[0])

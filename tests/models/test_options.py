@@ -26,7 +26,7 @@ def test_options_are_filled_up_with_defaults():
     ("name", "options", "message"),
     [
         ("trense", {}, "there is no model 'trense': did you mean 'transe'?"),
-        ("xyz", {}, "there is no model 'xyz': known are 'transe', 'rotate', 'house', 'complex', 'conve', 'compgcn'"),
+        ("xyz", {}, "there is no model 'xyz': known are " + ", ".join(map(repr, MODELS))),
         ("conve", {"chanels": 3}, "ConvE has no option 'chanels': did you mean 'channels'?"),
         ("complex", {"gamma": 3}, "ComplEx has no option 'gamma': known are 'dim', 'shared_inverse'"),
         ("transe", {"dim": 0}, "dim of TransE is 0, expected a whole number of at least 1"),
@@ -37,6 +37,8 @@ def test_options_are_filled_up_with_defaults():
         ("transe", {"gamma": math.inf}, "gamma of TransE is inf, expected a number of at least 0"),
         ("transe", {"gamma": "6"}, "gamma of TransE is '6', expected a number of at least 0"),
         ("transe", {"shared_inverse": 1}, "shared_inverse of TransE is 1, expected true or false"),
+        ("autoblm", {"dim": 6}, "dim of AutoBLM is 6, expected a multiple of 4: its vectors have four quarters"),
+        ("stargraph", {"features": 3}, "features of StarGraph is 3, expected a text"),
         ("house", {"reflections": -1}, "reflections of HousE is -1, expected a whole number of at least 0"),
         ("house", {"dim": 5, "block": 6}, "dim of HousE is 5, expected at least one block, 6"),
         ("rotate", {"dim": 5}, "dim of RotatE is 5, expected an even number: real and imaginary parts"),

@@ -48,6 +48,22 @@ def test_complex():
     assert_triples_score(model, interactions.ComplExInteraction()(*rows))
 
 
+def test_autoblm():
+    model = make("autoblm", OPTIONS["autoblm"][0])
+    theirs = interactions.AutoSFInteraction([(0, 0, 0, 1), (1, 1, 1, 1), (2, 2, 3, 1), (3, 3, 2, 1)])
+    head, relation, tail = (part.chunk(4, dim=-1) for part in slots(model.entity.detach(), model.relation.detach()))
+    assert_triples_score(model, theirs(head, relation, tail))
+
+
+def test_triplere():
+    """PyKEEN leaves the lengths of entities, and the factor of the translation, to the representations."""
+    model = make("triplere", OPTIONS["triplere"][0])
+    head, relation, tail = slots(torch.nn.functional.normalize(model.entity.detach()), model.relation.detach())
+    of_heads, of_tails, translation = relation.chunk(3, dim=-1)
+    theirs = interactions.TripleREInteraction(u=model.offset)
+    assert_triples_score(model, theirs(head, (of_heads, model.offset * translation, of_tails), tail), model.gamma)
+
+
 def test_conve_in_the_original_layout():
     model = make("conve", OPTIONS["conve"][1])
     # The width follows: PyKEEN refuses to be given all four sizes, even where they agree.

@@ -1,10 +1,12 @@
 """The whole path on a tiny graph: what is done, what is left alone, and what survives interruptions."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from relens.pipeline import execute as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
 from relens.pipeline.stages import STAGES
+from relens.progress import Silent
 from relens.ranks.export import Ranker
 from relens.run import Run
 from relens.training.trained import TrainedModel
@@ -253,6 +256,32 @@ def test_wrong_requests_are_refused(plan, tmp_path, changes, force, message):
     with pytest.raises(InputError, match=message):
         go(plan.with_changes(changes), tmp_path / "run", force=force)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_setting_lists_all_there_are_in_order(plan, tmp_path):
+    with pytest.raises(InputError, match="'zzz=1' changes a setting that no model has; known are ") as caught:
+        go(plan.with_changes(["zzz=1"]), tmp_path / "run")
+    listed = re.findall(r"'(\w+)'", str(caught.value).partition("known are ")[2])
+    assert listed == sorted(listed)
+    assert {"batch", "steps", "dim", "channels", "gamma", "validate_every"} <= set(listed)
+
+
+def test_what_is_complete_is_counted_and_noted(plan, finished, tmp_path):
+    class Notes(Silent):
+        said: ClassVar = []
+
+        def note(self, message: str) -> None:
+            self.said.append(message)
+
+    path = shutil.copytree(finished[0], tmp_path / "ring")
+    shutil.rmtree(path / "models" / "complex")
+    shutil.copytree(path / "models" / "conve" / "trained", path / "models" / "transe" / "step-000000020")
+    (path / "models" / "transe" / "trained").rename(tmp_path / "gone")
+    with pytest.raises(InputError):  # that is no checkpoint
+        go(plan, path, progress=Notes())
+    assert Notes.said[-4:] == [
+        "transe: goes on at step 20 of 30", "complex: begins", "conve: complete", "training 2 models"
+    ]  # fmt: skip
 
 
 def test_another_data_set_is_refused(plan, finished, tmp_path):

@@ -65,6 +65,7 @@ def test_a_file_that_is_not_there(tmp_path):
         read_plan(tmp_path / "none.toml")
 
 
-def test_the_default_models_are_all_there_are():
+def test_the_default_models_are_the_papers_six():
     models = pytest.importorskip("relens.models", reason="needs torch: pip install 'relens[train]'")
-    assert set(MODELS) == set(models.MODELS)
+    assert MODELS == ("transe", "rotate", "house", "complex", "conve", "compgcn")
+    assert set(MODELS) <= set(models.MODELS)

@@ -293,6 +293,15 @@ def test_the_weights_are_found_by_name(copied):
         Ensemble.open(copied)
 
 
+def test_a_run_with_ranks_alone_is_refused_at_once(tiny_run, copied):
+    """Before anything is said of weights, which would not help."""
+    with pytest.raises(InputError, match="tiny holds ranks only, and predictions need the models that made them"):
+        Ensemble.open(tiny_run)
+    shutil.rmtree(copied.path / "models")
+    with pytest.raises(InputError, match="copy holds ranks only"):
+        Ensemble.open(copied, "dsc-rank")
+
+
 def test_what_does_not_belong_together_is_refused(copied, tmp_path):
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     replace(weights, dataset=("patterns", "0" * 16)).save(copied.weights_path("other"))

@@ -67,6 +67,24 @@ def test_the_closest_name_comes_first_as_it_is_spelled(typed, label):
     assert of(LABELS).closest(typed)[0] == label
 
 
+def test_zeros_before_numbers_are_forgiven_first():
+    officers = [f"officer_{i}_{j:02d}" for i in range(3) for j in range(20)]
+    assert of(officers).closest("officer_2_3")[0] == "officer_2_03"
+    assert of(officers).closest("Officer_02_013")[0] == "officer_2_13"
+    assert of([*officers, "officer_2_3x"]).closest("officer_2_3")[:2] == ["officer_2_03", "officer_2_3x"]
+
+
+def test_of_names_equally_alike_the_first_comes_first():
+    assert of(["cat", "bat", "hat", "rat"]).closest("mat") == ["bat", "cat", "hat"]
+
+
+def test_names_that_begin_so_or_contain_it_are_offered():
+    relations = ("northeast_neighbour", "has_many_things_to_the_north", "north_neighbour", "capital_of", "forth")
+    assert of(relations).closest("North") == ["north_neighbour", "northeast_neighbour", "forth"]
+    assert of(relations[:2]).closest("north") == ["northeast_neighbour", "has_many_things_to_the_north"]
+    assert of(relations).closest("no") == []
+
+
 def test_nothing_is_close_to_nonsense():
     assert of(LABELS).closest("qqqqqqqqqqqq") == []
     assert of(()).closest("a") == []
@@ -83,11 +101,13 @@ def compared(monkeypatch):
     """The numbers of names that texts were compared with letter by letter, which is what takes time."""
     numbers = []
 
-    def watched(text, names, n, cutoff):
-        numbers.append(len(names))
-        return get_close_matches(text, names, n=n, cutoff=cutoff)
+    by_likeness = index_module._by_likeness
 
-    monkeypatch.setattr(index_module, "get_close_matches", watched)
+    def watched(text, names):
+        numbers.append(len(names))
+        return by_likeness(text, names)
+
+    monkeypatch.setattr(index_module, "_by_likeness", watched)
     return numbers
 
 

@@ -62,11 +62,21 @@ def test_wrong_names_get_the_closest_ones(names, kind, text, message):
 
 
 def test_where_nothing_is_close_some_names_are_listed():
-    many = Names(Dataset.from_labels("many", train=[(f"e{i:05d}", "is", "x") for i in range(5_000)], valid=[], test=[]))
-    listed = ", ".join(f"'e{i:05d}'" for i in range(12))
+    """One of each kind; of many kinds some, and of one kind some from everywhere."""
+    rows = [(f"{kind}_{i:05d}", "is", "x") for kind in ("site", "person") for i in range(3_000)]
+    assert listed(rows) == "'person_00000', 'site_00000', 'x', …"
+    assert listed([(f"{i:05d}", "is", "00000") for i in range(1_200)]) == (
+        ", ".join(f"'{100 * i:05d}'" for i in range(12)) + ", …"
+    )
+    letters = "abcdefghijklmnopqrstuvwx"
+    assert listed([(letter, "is", "a") for letter in letters]) == ", ".join(map(repr, letters[::2])) + ", …"
+    assert listed([(letter, "is", "a") for letter in letters[:12]]) == ", ".join(map(repr, letters[:12]))
+
+
+def listed(rows) -> str:
     with pytest.raises(NoSuchNameError) as caught:
-        many.entity("?")
-    assert str(caught.value) == f"unknown entity '?'; known are {listed}, …"
+        Names(Dataset.from_labels("many", train=rows, valid=[], test=[])).entity("?")
+    return str(caught.value).removeprefix("unknown entity '?'; known are ")
 
 
 def test_one_of_head_and_tail_is_asked_about():

@@ -159,7 +159,10 @@ def test_bad_scores_are_named_by_file_row_and_column(value, shown, dtype):
             dense_of("ranks", [np.ones((2, 3))], np.array([0, 3])),
             "the answer of query 1 is candidate 3, .*columns 0 to 2",
         ),
-        (dense_of("scores", [np.ones((2, 3), int)], np.zeros(2, dtype=int)), "m0.npy holds int64, expected scores as"),
+        (
+            dense_of("scores", [np.ones((2, 3), int)], np.zeros(2, dtype=int)),
+            "m0.npy holds int64, expected scores as float16, float32 or float64: use .astype",
+        ),
         (dense_of("ranks", [np.ones((2, 3), complex)], np.zeros(2, dtype=int)), "holds complex128, expected ranks as"),
         (
             dense_of("ranks", [np.ones((0, 3))], np.zeros(0, dtype=int)),

@@ -167,7 +167,7 @@ def test_a_model_of_fewer_entities_than_its_labels_is_refused(folder):
 
 def test_pykeen_is_an_extra(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pykeen.version", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'relens[pykeen]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install -c constraints.txt '.[pykeen]'")):
         load(folder)
 
 

@@ -131,7 +131,7 @@ def test_relations_without_labels_are_counted_over_both_splits_or_given(tmp_path
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "valid_queries.tsv").unlink(), "has neither valid_queries.tsv and valid_queries.npy"),
+        (lambda f: (f / "valid_queries.tsv").unlink(), "has neither valid_queries.tsv nor valid_queries.npy"),
         (lambda f: np.save(f / "test_queries.npy", np.zeros((2, 4), int)), "has both test_queries.tsv and"),
         (lambda f: (f / "test_queries.tsv").write_text(""), "test_queries.tsv is empty: expected a line anchor TAB"),
         (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\tb\n"), "test_queries.tsv, line 1: found 3 fields"),
@@ -151,7 +151,14 @@ def test_relations_without_labels_are_counted_over_both_splits_or_given(tmp_path
             lambda f: np.save(f / "y_valid_scores.npy", np.full((4, E), np.inf)),
             "y_valid_scores.npy, row 0, column 0: found score inf",
         ),
-        (lambda f: np.save(f / "y_valid_scores.npy", np.zeros((4, E + 1))), "y_valid_scores.npy has 7 columns"),
+        (
+            lambda f: np.save(f / "y_valid_scores.npy", np.zeros((4, E + 1))),
+            "y_valid_scores.npy has 7 columns, the data set 'toy' has 6 entities: expected one column per entity",
+        ),
+        (
+            lambda f: np.save(f / "x_valid_scores.npy", np.zeros((4, E - 1))),
+            "x_valid_scores.npy has 5 columns, the data set 'toy' has 6 entities",
+        ),
         (lambda f: np.save(f / "y_valid_scores.npy", np.zeros((3, E))), "y_valid_scores.npy has rows for 3 queries"),
     ],
 )
@@ -160,6 +167,12 @@ def test_bad_folders_are_refused_with_the_place_at_fault(tmp_path, damage, messa
     damage(tmp_path)
     with pytest.raises((RanksError, DatasetError), match=message):
         pack_dense(read_scores(tmp_path, options=ArrayOptions(dataset()))["test"])
+
+
+def test_labels_without_a_data_set_say_how_to_name_it(tmp_path):
+    write_scores(tmp_path)
+    with pytest.raises(RanksError, match=r"query 0: unknown entity 'a'\. Without a data set, .* name .* with --data"):
+        read_scores(tmp_path)
 
 
 def test_query_files_of_two_kinds_are_refused(tmp_path):

@@ -38,6 +38,10 @@ def column(page, at):
     return [text.strip() for text in texts]
 
 
+def shown_figures(page):
+    return [svg for svg in page.find_elements("css selector", "figure svg") if svg.is_displayed()]
+
+
 def press(page, at):
     page.find_elements("css selector", "#all thead button")[at].click()
 
@@ -45,7 +49,7 @@ def press(page, at):
 def test_the_page_opens(page):
     assert "relens report" in page.title
     assert page.find_element("tag name", "h1").text.startswith("On the test split of simulated the ensemble dsc")
-    assert len(page.find_elements("css selector", "figure svg")) == 3
+    assert len(shown_figures(page)) == 3
 
 
 def test_a_click_sorts_and_another_turns_the_order(page):
@@ -101,6 +105,33 @@ def test_columns_are_chosen(page):
     assert visible() == [*COLUMNS, "gain over gamma", "p of that gain"]
     page.find_element("css selector", "input[value=weights]").click()
     assert visible() == ["relation", "direction", "test queries", "alpha", "beta", "gamma"]
+
+
+def test_a_table_of_few_rows_shows_them_all(page):
+    box = page.find_element("css selector", "[aria-label='All relations']")
+    assert page.execute_script("return arguments[0].scrollHeight <= arguments[0].clientHeight", box)
+
+
+def test_a_phone_shows_whole_figures(address):
+    """Every text and every mark of every figure is on the screen, without scrolling sideways, and can be read."""
+    with browser(width=390, height=844) as phone:
+        phone.get(address)
+        figures = shown_figures(phone)
+        assert len(figures) == 3
+        for figure in figures:
+            parts = phone.execute_script(
+                """const boxes = [...arguments[0].querySelectorAll("text, path, use")].map((part) => {
+                     const box = part.getBoundingClientRect();
+                     return [part.tagName, box.left, box.right, box.height];
+                   });
+                   return boxes.filter(([, left, right, height]) => right > left || height > 0);""",
+                figure,
+            )
+            assert len(parts) > 20
+            assert all(left >= 0 and right <= 390 for _, left, right, _ in parts)
+            assert all(height >= 8 for tag, _, _, height in parts if tag == "text")
+            scrolls = "const box = arguments[0].closest('figure'); return box.scrollWidth > box.clientWidth"
+            assert not phone.execute_script(scrolls, figure)
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(address):

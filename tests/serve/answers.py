@@ -80,8 +80,11 @@ class Alphabetical:
 
     def _predictions(self, anchor: str, relation: str, direction: str, top: int, known: Known) -> Predictions:
         splits = self._known(anchor, relation, direction)
+        candidates = [label for label in self.dataset.entities.labels if label not in splits]
         labels = [label for label in self.dataset.entities.labels if known == "mark" or label not in splits]
         shares = (0.6, 0.3, 0.1) if direction == "tail" else (0.0, 0.5, 0.5)
+        # As in an evaluation: a known answer is ranked among the candidates, the other known ones are not there.
+        places = {label: 1 + sum(other < label for other in candidates) for label in labels}
         answers = tuple(
             Prediction(
                 entity=label,
@@ -89,12 +92,12 @@ class Alphabetical:
                 rank=place,
                 score=-float(place),
                 known=splits.get(label),
-                confidence=0.5 / place if direction == "tail" else None,
+                confidence=0.5 / place if direction == "tail" and label not in splits else None,
                 votes=tuple(Vote(model, place + m, shares[m]) for m, model in enumerate(MODELS) if shares[m]),
             )
-            for place, label in enumerate(labels[:top], start=1)
+            for label, place in ((label, places[label]) for label in labels[:top])
         )
-        return Predictions(anchor, relation, direction, len(labels), answers)  # type: ignore[arg-type]
+        return Predictions(anchor, relation, direction, len(candidates), answers)  # type: ignore[arg-type]
 
     def _known(self, anchor: str, relation: str, direction: str) -> dict[str, str]:
         """Return which candidates are known, by the split that says so."""

@@ -100,25 +100,38 @@ def test_answers_show_votes_confidence_and_known_facts(driver, address):
     assert texts(driver, "tbody .answer a") == sorted([*PEOPLE, "Oslo"])
     assert texts(driver, ".is-known a") == ["Bob"]
     assert texts(driver, ".known") == ["known: train"]
-    assert one(driver, "#reading-confidence").is_displayed()
     assert "where none is missing from the graph, it means nothing" in one(driver, "#reading").text
-    second = driver.find_elements("css selector", "tbody tr")[1]
-    assert [cell.text for cell in second.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
-    bars = [bar.size for bar in second.find_elements("css selector", ".bar")]
+    _, known, new, *_ = driver.find_elements("css selector", "tbody tr")
+    assert [cell.text for cell in known.find_elements("css selector", "td")] == ["2", "–", "2", "3", "4"]
+    assert [cell.text for cell in new.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
+    bars = [bar.size for bar in new.find_elements("css selector", ".bar")]
     assert [bar["width"] for bar in bars] == sorted((bar["width"] for bar in bars), reverse=True)
     assert [bar["height"] for bar in bars] == sorted((bar["height"] for bar in bars), reverse=True)
     assert bars[0]["width"] > bars[2]["width"]
     assert bars[0]["height"] > bars[2]["height"]
 
 
+def test_known_facts_are_counted_apart_and_their_ranks_explained(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    assert texts(driver, "tbody .rank") == ["1", "2", "2", "3", "4", "5", "6", "7", "8"]
+    assert one(driver, "#result-note").text == (
+        "The best 8 of 8 new candidates, and 1 known fact, marked. A known fact is ranked as if the other known ones "
+        "were not there, so its rank can be that of a new answer, too."
+    )
+    driver.get(f"{address}?head=Oslo&relation=likes")
+    shows(driver, "Oslo → likes → ?")
+    assert one(driver, "#result-note").text == "The best 9 of 9 new candidates; no known facts."
+
+
 def test_heads_are_asked_for_and_a_model_without_weight_has_no_vote(driver, address):
     driver.get(f"{address}?tail=Bob&relation=likes&known=drop&top=25")
     shows(driver, "? → likes → Bob")
     assert "ada" not in texts(driver, "tbody .answer a")
-    assert "known facts left out" in one(driver, "#result-note").text
-    assert texts(driver, "tbody tr:first-child td") == ["1", "–", "2", "3"]
+    assert one(driver, "#result-note").text == "The best 8 of 8 new candidates; known facts are left out."
+    assert texts(driver, "thead th")[2] == "confidence if missing"  # even where there is none to show
+    assert texts(driver, "tbody tr:first-child td") == ["1", "–", "–", "2", "3"]
     assert one(driver, "label[for=entity]").text == "Tail"
-    assert not one(driver, "#reading-confidence").is_displayed()
     assert not one(driver, "#known").is_selected()
     one(driver, "#known").click()
     until(driver, lambda d: "ada" in texts(d, "tbody .answer a"))
@@ -182,6 +195,28 @@ def test_an_unknown_name_offers_the_closest_one(driver, address):
     shows(driver, "ada → likes → ?")
     assert not one(driver, "#message").is_displayed()
     assert texts(driver, "#trail a") == ["Bob → likes → ?"]
+
+
+def test_a_question_that_lacks_something_is_told_what(driver, address):
+    from selenium.webdriver.common.keys import Keys
+
+    driver.get(f"{address}?head=adda&relation=likes")
+    until(driver, lambda d: "unknown entity 'adda'" in one(d, "#message").text)
+    assert [entry for entry in console_errors(driver) if "404" not in entry] == []
+    one(driver, "#entity").clear()
+    one(driver, "button.ask").click()
+    message = "Name a head first: begin to type, and choose from the list."
+    assert one(driver, "#message").text == message
+    assert driver.switch_to.active_element.get_attribute("id") == "entity"
+    one(driver, "#relation").clear()
+    one(driver, "input[value=head]").click()
+    one(driver, "button.ask").click()
+    assert one(driver, "#message").text == message.replace("a head", "a tail and a relation")
+    one(driver, "#entity").send_keys("Bo")
+    until(driver, lambda d: suggestions(d) == ["Bob"])
+    one(driver, "#entity").send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+    assert not one(driver, "#message").is_displayed()  # what it asked for is there now
+    assert driver.switch_to.active_element.get_attribute("id") == "relation"
 
 
 def test_the_list_of_requests_is_written_without_help_from_elsewhere(driver, address):

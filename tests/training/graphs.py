@@ -16,6 +16,11 @@ SMALL = {
     "rotate": ["dim=16", "negatives=12", "pool_rows=8"],
     "house": ["dim=24", "negatives=12", "pool_rows=8", "regulariser=none"],
     "complex": ["dim=16"],
+    "complex-rp": ["dim=16"],
+    "autoblm": ["dim=16"],
+    "stargraph": ["dim=16", "token_dim=8", "heads=2", "negatives=12", "pool_rows=8", "token_dropout=0"],
+    "interht": ["dim=16", "token_dim=8", "heads=2", "negatives=12", "pool_rows=8", "token_dropout=0"],
+    "triplere": ["dim=32", "negatives=12", "pool_rows=8", "lr=0.02"],
     "conve": ["dim=32", "channels=4"],
     "compgcn": ["dim=32", "init_dim=16", "filters=8", "entity_dropout=0", "feature_dropout=0", "hidden_dropout=0"],
 }

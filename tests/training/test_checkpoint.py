@@ -156,7 +156,7 @@ def test_damaged_checkpoints_are_refused_by_name(tmp_path) -> None:
     with pytest.raises(InputError, match=r"tensors.safetensors cannot be read"):
         newest_checkpoint(tmp_path, {}, CPU)
     (tmp_path / "step-000000005" / "state.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(InputError, match="has format 99, expected 1"):
+    with pytest.raises(InputError, match="has format 99, expected 2"):
         newest_checkpoint(tmp_path, {}, CPU)
 
 

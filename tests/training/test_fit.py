@@ -161,6 +161,20 @@ def test_the_optimiser_forgets_at_milestones() -> None:
     assert not torch.equal(parameters("milestones=[10]"), parameters("milestones=[100]"))
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
+def test_features_are_read_and_never_trained(tmp_path, optimiser) -> None:
+    path = tmp_path / "features.npy"
+    given = np.random.default_rng(0).normal(size=(N_ENTITIES, 6)).astype(np.float32)
+    np.save(path, given)
+    settings = small_settings("stargraph", f"features={path}", "steps=200", "lr=0.02", f"optimiser={optimiser}")
+    triples = shifted_triples()
+    trained = model_of(settings, triples)
+    before, validate = trained.linear.weight.detach().clone(), TrainMRR(triples)
+    assert fit(trained, triples, settings, validate=validate).best_mrr > 0.6
+    assert torch.equal(trained.entity, torch.from_numpy(given))
+    assert not torch.equal(trained.linear.weight, before)
+
+
 def test_inputs_are_not_changed() -> None:
     triples = TRIPLES.copy()
     triples.setflags(write=False)

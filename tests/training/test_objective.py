@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from relens.models import MODELS
+from relens.models import MODELS, relation_scorers
 from relens.training.fit import new_model
 from relens.training.losses import negative_sampling, weighted_mean
 from relens.training.objective import build_objective
@@ -56,14 +56,15 @@ def test_first_scores_of_the_distance_models() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_has_a_gradient_under_every_loss(model, loss) -> None:
-    settings = small_settings(model, f"loss={loss}", "regulariser=none", "negatives=6", "pool_rows=4", "dropout=0.1")
+    changes = ["regulariser=none", "relation_weight=0", "negatives=6", "pool_rows=4", "dropout=0.1"]
+    settings = small_settings(model, f"loss={loss}", *changes)
     built, _, objective, size = objective_of(settings, random_triples())
     objective(torch.arange(32) % size).backward()
     assert torch.isfinite(built.entity.grad).all()
     assert built.entity.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("regulariser", ["fro", "nuc", "dura", "n3", "norms"])
+@pytest.mark.parametrize("regulariser", ["fro", "nuc", "dura", "n3", "norms", "cubes"])
 def test_the_penalty_is_added(regulariser) -> None:
     def loss(*changes: str) -> float:
         torch.manual_seed(0)
@@ -97,3 +98,40 @@ def test_scoring_all_and_picking_is_the_same_as_scoring_what_was_drawn(pool_rows
         reduction="adv",
     )
     assert losses[1] == pytest.approx(float(weighted_mean(rows.detach(), queries.weight[:32])), rel=1e-6)
+
+
+def relation_loss(model, head: int, tail: int, relation: int) -> float:
+    """Return the cross-entropy of a relation among the rows of the table, each scored as a query of its own."""
+    rows = torch.arange(len(model.relation))
+    heads, tails = torch.full_like(rows, head), torch.full_like(rows, tail).unsqueeze(1)
+    scores = model.score(model.encode(heads, rows), tails).squeeze(1).tolist()
+    return math.log(sum(map(math.exp, scores))) - scores[relation]
+
+
+@pytest.mark.parametrize("shared_inverse", ["true", "false"])
+@pytest.mark.parametrize("row_weights", ["true", "false"])
+@pytest.mark.parametrize("loss", ["1vsall", "bce_mean"])
+@pytest.mark.parametrize("model", relation_scorers())
+def test_predicted_relations_are_a_further_loss(model, loss, row_weights, shared_inverse) -> None:
+    triples = random_triples()
+    head, relation, tail = triples.T.tolist()
+    n = len(triples)
+    changes = [f"loss={loss}", "regulariser=none", f"row_weights={row_weights}", f"shared_inverse={shared_inverse}"]
+    losses = []
+    for weight in (0, 0.7):
+        settings = small_settings(model, *changes, "pool_rows=1", "initialiser=x_norm", f"relation_weight={weight}")
+        built, queries, objective, _ = objective_of(settings, triples)
+        torch.manual_seed(3)
+        # Some tails and some heads are asked for.
+        losses.append(float(objective(torch.arange(32) + n - 16).detach()))
+    rows, weights = [], []
+    for example in range(n - 16, n + 16):
+        asks_heads, i = divmod(example, n)
+        if asks_heads and shared_inverse == "false":
+            rows.append(relation_loss(built, tail[i], head[i], relation[i] + N_RELATIONS))
+        else:
+            rows.append(relation_loss(built, head[i], tail[i], relation[i]))
+        weights.append(float(queries.weight[example]) if row_weights == "true" else 1.0)
+    expected = sum(w * row for w, row in zip(weights, rows, strict=True)) / sum(weights)
+    assert losses[1] - losses[0] == pytest.approx(0.7 * expected, rel=1e-4)
+    assert expected > 0.1

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from relens.data.catalog import CATALOG
 from relens.errors import InputError
@@ -38,11 +39,15 @@ def test_no_option_is_called_like_a_setting(model) -> None:
         ("complex", "wn18rr", (40_943, 11), 81_930_000),
         ("complex", "fb15k-237", (14_541, 237), 29_556_000),
         ("rotate", "fb15k-237", (14_541, 237), 29_319_000),
+        ("complex-rp", "ogbl-biokg", (93_773, 51), 187_750_000),
+        ("autoblm", "ogbl-biokg", (93_773, 51), 192_047_104 + 51 * 2048),
+        ("triplere", "ogbl-biokg", (93_773, 51), 469_630_000),
     ],
 )
 def test_paper_presets_have_the_listed_parameters(model, dataset, sizes, n_parameters) -> None:
     settings = resolve(dataset, model, "paper")
-    assert build(model, *sizes, settings.options).n_parameters == n_parameters
+    with torch.device("meta"):  # counted, not allocated
+        assert build(model, *sizes, settings.options).n_parameters == n_parameters
 
 
 def test_paper_values_are_those_of_the_tables() -> None:
@@ -52,6 +57,12 @@ def test_paper_values_are_those_of_the_tables() -> None:
     assert (settings.regulariser, settings.regulariser_weight) == ("fro", 5.1374818e-8)
     assert settings.options == {"dim": 1000, "gamma": 3.7802264062, "shared_inverse": True}
     assert resolve("nell-995", "transe", "paper") == resolve("fb15k-237", "transe", "paper")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_only_the_models_named_for_it_predict_relations(preset) -> None:
+    weights = {model: resolve("fb15k-237", model, preset).relation_weight for model in MODELS}
+    assert {model for model, weight in weights.items() if weight} == {"autoblm", "complex-rp"}
 
 
 def test_overrides_change_settings_and_options() -> None:

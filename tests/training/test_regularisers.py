@@ -13,7 +13,7 @@ def rows() -> Rows:
     def draw(n: int, d: int = 6) -> torch.Tensor:
         return torch.randn(n, d, generator=rng, dtype=torch.float64)
 
-    return Rows(draw(BATCH), (draw(BATCH), draw(BATCH)), draw(BATCH), draw(9))
+    return Rows(draw(BATCH), (draw(BATCH), draw(BATCH)), draw(BATCH), draw(9), draw(3, 4))
 
 
 def entries(part: torch.Tensor) -> list[float]:
@@ -44,8 +44,13 @@ def test_norms_are_of_all_entities(rows) -> None:
     assert float(REGULARISERS["norms"](rows)) == pytest.approx(expected)
 
 
+def test_cubes_are_of_both_tables(rows) -> None:
+    expected = sum(abs(x) ** 3 for x in entries(rows.relations)) + 2 * sum(abs(x) ** 3 for x in entries(rows.table))
+    assert float(REGULARISERS["cubes"](rows)) == pytest.approx(expected / 3)
+
+
 @pytest.mark.parametrize("name", REGULARISERS)
 def test_gradients_are_finite_at_zero(name) -> None:
     zero = torch.zeros(2, 4, requires_grad=True)
-    REGULARISERS[name](Rows(zero * 1, (zero * 1,), zero * 1, zero * 1)).backward()
+    REGULARISERS[name](Rows(zero * 1, (zero * 1,), zero * 1, zero * 1, zero * 1)).backward()
     assert torch.isfinite(zero.grad).all()

@@ -34,6 +34,15 @@ def test_whole_numbers_count_as_real_ones() -> None:
         ({"batch": 10, "pool_rows": 4}, "batch is 10 and pool_rows is 4.*divisor"),
         ({"loss": "kvsall", "row_weights": True}, "row_weights is true with the loss kvsall.*set row_weights=false"),
         ({"loss": "kvsall", "regulariser": "n3"}, "regulariser is n3 with the loss kvsall"),
+        (
+            {"relation_weight": 0.3},
+            "relation_weight is 0.3, but transe cannot score relations; complex, autoblm, complex-rp can: set",
+        ),
+        ({"relation_weight": -1}, "relation_weight is -1.0, expected 0.0 to"),
+        (
+            {"model": "complex", "relation_weight": 0.3, "loss": "kvsall"},
+            "relation_weight is 0.3 with the loss kvsall.*another loss",
+        ),
         ({"schedule": "steps"}, "schedule is steps and milestones are"),
         ({"milestones": (5,)}, "only it has them"),
         ({"schedule": "steps", "milestones": (10, 5)}, "expected increasing steps"),
@@ -41,7 +50,7 @@ def test_whole_numbers_count_as_real_ones() -> None:
 )
 def test_values_out_of_range_are_refused(changes, message) -> None:
     with pytest.raises(InputError, match=message):
-        TrainSettings(model="transe", **changes)
+        TrainSettings(**{"model": "transe", **changes})
 
 
 def test_unknown_names_are_refused_with_the_nearest() -> None:

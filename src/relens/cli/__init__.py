@@ -24,7 +24,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "evaluate": ("relens.cli.evaluate", "evaluate", "Evaluate weights (or one model) on a split."),
     "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
     "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),
-    "demo": ("relens.cli.demo", "demo", "Ensemble simulated models; needs no data."),
+    "simulate": ("relens.cli.simulate", "simulate", "Ensemble simulated models; needs no data."),
     "doctor": ("relens.cli.doctor", "doctor", "Show versions, devices, threads and caches."),
 }
 
@@ -79,8 +79,10 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _end(130, "interrupted; nothing half-written was left behind. Run the same command again to go on.")
+    except (click.Abort, KeyboardInterrupt) as error:
+        kept = str(error.__cause__ or error)  # click turns the one into the other
+        what = f"interrupted; {kept}. Nothing" if kept else "interrupted; nothing"
+        _end(130, f"{what} half-written was left behind. Run the same command again to go on.")
     except InputError as error:
         _end(2, str(error))
     except (RelensError, MemoryError, OSError) as error:

@@ -15,6 +15,7 @@ from relens.cli.options import (
     output_option,
     run_argument,
     show,
+    warn_of_few,
 )
 from relens.comparison import DEFAULT_SPECS, Comparison
 from relens.comparison import compare as compare_methods
@@ -69,6 +70,7 @@ def present(comparison: Comparison, spread: bool, form: str, output: Path | None
             note(f"{name}: {line.removeprefix(weights.settings['method'] + ': ')}")
     for line in comparison.notes:
         note(line)
+    warn_of_few(comparison.weights.values())
     tables = [comparison_table(comparison.evaluations)]
     if spread:
         tables.append(spread_table(comparison.spread, comparison.evaluations))

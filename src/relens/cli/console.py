@@ -51,6 +51,10 @@ class TerminalProgress:
         else:
             yield _plain_lines(description, total)
 
+    def note(self, message: str) -> None:
+        """Print a remark on stderr."""
+        note(message)
+
     @contextmanager
     def _bar(self, console: Console, description: str, total: float) -> Iterator[Advance]:
         columns = (

@@ -1,6 +1,7 @@
-"""``relens data``: list, show, fetch and import data sets."""
+"""``relens data``: list, show, fetch and import data sets, and draw negatives for them."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.data.candidates import Candidates
 from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load, load_entry, locate
+from relens.data.negatives import write_sampled
 from relens.data.statistics import describe
 
 PIPED_WIDTH = 160
@@ -26,7 +29,7 @@ def data() -> None:
 
     A data set is a folder with three files, train.txt, valid.txt and test.txt (.tsv and .gz are fine too). Each line
     is one triple: head, relation and tail, separated by tabs. Every command that asks for a data set takes such
-    a folder or a name that `relens data list` shows.
+    a folder, one that an archive of OGB unpacks to, or a name that `relens data list` shows.
 
     Names are looked up in the folder that the environment variable RELENS_DATA points to, then in the cache
     (RELENS_HOME, or ~/.cache/relens).
@@ -62,20 +65,29 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     loaded = load(dataset, offline=offline, progress=TerminalProgress())
     facts = describe(loaded)
     if as_json:
-        emit_json({"folder": None if loaded.folder is None else str(loaded.folder), **facts})
+        folder = None if loaded.folder is None else str(loaded.folder)
+        emit_json({"folder": folder, **facts, "candidates": _candidate_facts(loaded.candidates)})
         return
     origin = "generated" if loaded.folder is None else f"read from {loaded.folder}"
     emit(f"{facts['name']}, fingerprint {facts['fingerprint']}, {origin}")
     _print(_summary(facts))
+    for split, about in _candidate_facts(loaded.candidates).items():
+        fewer = f", with fewer in {about['short_queries']:,} queries" if about["short_queries"] else ""
+        emit(f"{split}: answers compete with {about['per_query']:,} sampled entities each{fewer} ({about['source']})")
     if relations > 0:
         _print(_relations(facts["relations"], relations))
 
 
 @data.command()
 @click.argument("name")
+@click.option(
+    "--keep-repeats",
+    is_flag=True,
+    help="Of OGB's negatives, accept repeats and the answer itself; each counts, as it does for OGB's evaluator.",
+)
 @offline
 @as_json
-def get(name: str, offline: bool, as_json: bool) -> None:
+def get(name: str, keep_repeats: bool, offline: bool, as_json: bool) -> None:
     """Fetch a data set once, check its content, and print the folder that holds it.
 
     NAME is one that `relens data list` shows. A data set that is here already is checked, not fetched again. One that
@@ -83,9 +95,10 @@ def get(name: str, offline: bool, as_json: bool) -> None:
     """
     entry = find(name)
     was_here = entry.generate is not None or locate(entry) is not None
-    loaded = load_entry(entry, offline=offline, progress=TerminalProgress())
+    loaded = load_entry(entry, offline=offline, keep_repeats=keep_repeats, progress=TerminalProgress())
     how = "is generated when needed" if entry.generate else "was here already" if was_here else "was fetched"
-    note(f"{entry.name} {how}; its content is as expected")
+    checked = "content is" if entry.fingerprint else "counts are"
+    note(f"{entry.name} {how}; its {checked} as expected")
     if as_json:
         emit_json({**_entry_row(entry), "fetched": not was_here})
     elif loaded.folder is not None:
@@ -110,6 +123,56 @@ def import_(folder: Path, name: str, force: bool, as_json: bool) -> None:
         emit_json(row)
     else:
         emit(row["folder"])
+
+
+@data.command("sample-negatives")
+@click.argument("dataset", metavar="NAME_OR_PATH")
+@click.option("--per-query", type=click.IntRange(min=1), default=500, show_default=True, help="Negatives per query.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root seed.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Folder to make.  [default: ./NAME-sampled-PER_QUERY]"
+)
+@click.option("--force", is_flag=True, help="Replace a folder that this command made before.")
+@offline
+@as_json
+def sample_negatives(
+    dataset: str, per_query: int, seed: int, output: Path | None, force: bool, offline: bool, as_json: bool
+) -> None:
+    """Draw negatives for the validation and test queries of a data set, as OGB does for its own.
+
+    For each query the same number of entities is drawn, known answers excluded. The folder that is made is a data set
+    like the one given, in which answers compete with their negatives only: `relens run FOLDER` trains and ranks on it,
+    and `relens rank RUN --candidates FOLDER` ranks models that were trained on the data set itself. What is computed
+    from such ranks is higher than among all entities, and every table says that its candidates are sampled.
+    """
+    loaded = load(dataset, offline=offline, progress=TerminalProgress())
+    target = output or Path(f"{loaded.name}-sampled-{per_query}")
+    made = write_sampled(loaded, target, per_query, seed, force=force, progress=TerminalProgress())
+    facts = _candidate_facts(made.candidates)
+    for split, about in facts.items():
+        if about["short_queries"]:
+            note(
+                f"{about['short_queries']:,} of {about['queries']:,} {split} queries have fewer than {per_query:,} "
+                f"negatives: no more entities are left besides their known answers"
+            )
+    note(f"made {target}; rank on it with `relens run {target}` or `relens rank RUN --candidates {target}`")
+    if as_json:
+        emit_json({"folder": str(target), "fingerprint": made.fingerprint, "candidates": facts})
+    else:
+        emit(str(target))
+
+
+def _candidate_facts(candidates: Mapping[str, Candidates]) -> dict[str, Any]:
+    """Return what is known about the candidates of each split."""
+    return {
+        split: {
+            "queries": len(chosen),
+            "per_query": chosen.per_query,
+            "short_queries": len(chosen.short()),
+            "source": chosen.source,
+        }
+        for split, chosen in candidates.items()
+    }
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from relens import __version__
 from relens.cli.console import emit, emit_json
 from relens.cli.options import json_option
 from relens.data.catalog import cache_folder
+from relens.errors import install_hint
 
 CORE = ("numpy", "numba", "joblib", "click", "rich")
 EXTRAS = {
@@ -74,7 +75,7 @@ def _versions() -> Facts:
 
 def _extra(extra: str, packages: tuple[str, ...]) -> Facts:
     found = {package: _version(package) for package in packages}
-    install = None if all(found.values()) else f"pip install 'relens[{extra}]'"
+    install = None if all(found.values()) else install_hint(extra)
     return {"packages": found, "install": install}
 
 

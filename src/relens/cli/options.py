@@ -13,10 +13,15 @@ from joblib import cpu_count
 from relens.cli.console import emit, note
 from relens.ensemble.fit import METHODS, SEARCHERS
 from relens.ensemble.inputs import INPUTS
+from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
 from relens.run import Run
 from relens.tables import Table
 from relens.training.preset_files import PRESETS
+
+FEW_QUERIES = 100
+"""Validation queries below which fitted weights come with a warning."""
+UNFITTED = ("mean", "mrr-mean", "best-single")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,6 +114,16 @@ def method_option(command: F) -> F:
         "--method", type=click.Choice(METHODS), default="dsc", show_default=True,
         help="dsc: weights per group; simple: one vector for all; basic: all groups jointly; the others are baselines.",
     )(command)  # fmt: skip
+
+
+def warn_of_few(all_weights: Iterable[EnsembleWeights]) -> None:
+    """Note that weights were fitted on few validation queries, where any were."""
+    counts = [int(weights.support.sum()) for weights in all_weights if weights.settings.get("method") not in UNFITTED]
+    if counts and counts[0] < FEW_QUERIES:
+        note(
+            f"warning: {counts[0]} validation queries are few to fit weights on, and the best single model may do "
+            f"better: hold out more triples as valid"
+        )
 
 
 def show(tables: list[Table], form: str, output: Path | None, value: Any) -> None:

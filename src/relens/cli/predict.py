@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
 
 
+def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Send on who looks for the method here: it was chosen when the weights were searched."""
+    if value is not None:
+        raise click.UsageError(f"No such option '--{param.name}'. Did you mean '--weights', the name of a method?", ctx)
+
+
 @click.command()
 @run_argument
 @click.option("--head", help="Ask for tails of this entity: its label or readable name.")
@@ -41,6 +47,7 @@ COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score",
     "has them; drop leaves them out.",
 )  # fmt: skip
 @click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
+@click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
 @json_option
 @output_option

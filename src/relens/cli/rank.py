@@ -7,6 +7,7 @@ import click
 from relens.cli.console import TerminalProgress, emit, emit_json
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import hold, json_option, models_option, run_argument
+from relens.data.candidate_files import with_candidates
 from relens.data.catalog import load
 from relens.errors import InputError
 from relens.ranks.metrics import mrr
@@ -16,17 +17,35 @@ from relens.ranks.metrics import mrr
 @run_argument
 @models_option
 @device_option
+@click.option(
+    "--candidates",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Rank among the candidates in this folder only, which `relens data sample-negatives` made.",
+)
+@click.option(
+    "--into", type=click.Path(path_type=Path), help="Keep the ranks in this run, made if need be, instead of RUN."
+)
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @click.option("--force", is_flag=True, help="Replace ranks that are there already.")
 @json_option
-def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool, as_json: bool) -> None:
+def rank(
+    run_path: Path,
+    models: list[str],
+    device: str,
+    candidates: Path | None,
+    into: Path | None,
+    gaps: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Rank the validation and test queries with all trained models of RUN, and keep packed ranks.
 
     All models see each query at once, so no rank matrix is ever written. Known answers of train, valid and test are
-    left out.
+    left out. Where the data set comes with candidates of its own (OGB's do), answers compete with those only.
     """
     chosen = pick_device(device)  # before anything that needs torch: it says how to install it
     from relens.evaluation import model_ranks
+    from relens.pipeline.execute import open_or_create
     from relens.pipeline.ranking import rank_models
     from relens.training.trained import TrainedModel
 
@@ -36,13 +55,19 @@ def rank(run_path: Path, models: list[str], device: str, gaps: bool, force: bool
         raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
     trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
     dataset = load(trained[names[0]].source)
+    if candidates is not None:
+        dataset = with_candidates(dataset, candidates)
+    if into is not None:
+        run = click.get_current_context().with_resource(open_or_create(into, dataset).held())
     rank_models(run, dataset, trained, device=chosen, gaps=gaps, force=force, progress=TerminalProgress())
     found = {
         split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names}
         for split in ("valid", "test")
     }
     if as_json:
-        emit_json({"run": str(run.path), "mrr": found})
-    else:
-        for name in names:
-            emit(f"{name}: validation MRR {found['valid'][name]:.4f}, test MRR {found['test'][name]:.4f}")
+        emit_json({"run": str(run.path), "candidates": run.ranks("test").provenance.candidates, "mrr": found})
+        return
+    sampled = {split: chosen.n_columns for split, chosen in dataset.candidates.items()}
+    among = f" (sampled: among {sampled['test']:,} candidates, not all entities)" if sampled else ""
+    for name in names:
+        emit(f"{name}: validation MRR {found['valid'][name]:.4f}, test MRR {found['test'][name]:.4f}{among}")

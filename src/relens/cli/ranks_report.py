@@ -76,7 +76,8 @@ def _model_table(splits: Mapping[str, dict[str, Any]]) -> Table:
     columns = (Column("model", align="left"), *(Column(f"{split} MRR", ".4f", better="higher") for split in splits))
     models = dict.fromkeys(model for facts in splits.values() for model in facts["mrr"])
     rows = tuple(Row((model, *(facts["mrr"].get(model) for facts in splits.values()))) for model in models)
-    return Table("models", columns, rows, {"tie rule": TIE_RULE}, mark_best=True)
+    candidates = next(iter(splits.values()))["provenance"]["candidates"]
+    return Table("models", columns, rows, {"tie rule": TIE_RULE, "candidates": candidates}, mark_best=True)
 
 
 def _facts(splits: Mapping[str, dict[str, Any]]) -> dict[str, str]:

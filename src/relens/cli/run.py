@@ -48,6 +48,7 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     where it stopped, and leaves alone what is complete and unchanged.
     """
     plan = _plan(source, options)
+    note(f"loading {plan.dataset} and what trains {len(plan.models)} models")
     device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
     from relens.pipeline.execute import execute
     from relens.pipeline.stages import STAGES

@@ -6,8 +6,18 @@ from typing import Any
 
 import click
 
+from relens.cli.cluster import cluster_options, search_on
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import fit_options, hold, jobs_option, json_option, method_option, models_option, run_argument
+from relens.cli.options import (
+    fit_options,
+    hold,
+    jobs_option,
+    json_option,
+    method_option,
+    models_option,
+    run_argument,
+    warn_of_few,
+)
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.fit import FitSettings, fit
 from relens.ranks.metrics import mrr
@@ -18,10 +28,20 @@ from relens.ranks.metrics import mrr
 @method_option
 @fit_options
 @models_option
+@cluster_options
 @click.option("--name", help="Name of the weights in the run.  [default: the method, and the searcher if not sweep]")
 @jobs_option
 @json_option
-def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_json: bool, **options: Any) -> None:
+def search(
+    run_path: Path,
+    models: list[str],
+    backend: str | None,
+    address: str | None,
+    name: str | None,
+    jobs: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Search ensemble weights on the validation ranks of RUN and keep them in the run.
 
     The default finds, for every relation and direction, the weights with the best validation MRR, shrunk towards the
@@ -34,14 +54,16 @@ def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_js
     if models:
         valid = valid.select_models(models)
     begun = monotonic()
-    weights = fit(valid, settings, jobs=jobs, progress=TerminalProgress())
-    seconds = monotonic() - begun
-    weights.save(path)
+    with search_on(backend, address, run) as remote:
+        weights = fit(valid, settings, jobs=jobs, remote=remote, progress=TerminalProgress())
+        seconds = monotonic() - begun
+        weights.save(path)
     single = dict(zip(valid.models, model_mrrs(valid, jobs=jobs).tolist(), strict=True))
     best = max(single, key=lambda model: single[model])
     reached = mrr(weights.answer_ranks(valid, jobs=jobs).realistic)
     for line in weights.notes:
         note(line)
+    warn_of_few([weights])
     if as_json:
         emit_json(
             {
@@ -52,7 +74,9 @@ def search(run_path: Path, models: list[str], name: str | None, jobs: int, as_js
         return
     chosen = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
     emit(f"{path}: " + ", ".join(f"{key} {value}" for key, value in chosen.items()))
-    emit(f"validation MRR {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
+    candidates = valid.provenance.candidates
+    among = "" if candidates == "all" else f" among candidates: {candidates}"
+    emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
 
 
 def _default_name(settings: FitSettings) -> str:

@@ -32,8 +32,10 @@ def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -
     except ImportError as error:
         raise MissingExtraError("serving an ensemble", "serve") from error
     from relens.cli.predict import open_ensemble
+    from relens.prediction.ensemble import check_models
 
     run = Run.open(run_path)
+    check_models(run)
     with server.listen(host, port) as listener:
         note(f"loading the models of {run.path}")
         ensemble = open_ensemble(run, name, device)

@@ -52,13 +52,15 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     command runs again; a model that is complete is left alone.
     """
     device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
+    from relens.pipeline.checks import check_splits
     from relens.pipeline.execute import open_or_create
-    from relens.pipeline.training import tidy_models, train_again, trained_model
+    from relens.pipeline.training import standing, telling_what_is_kept, tidy_models, train_again, trained_model
     from relens.training.presets import resolve
 
     dataset = load(source, offline=options["offline"], progress=TerminalProgress())
     overrides = [*options["overrides"], f"seed={options['seed']}"]
     settings = resolve(dataset.name, model.lower(), options["preset"], overrides)
+    check_splits(dataset, "valid")
     run = open_or_create(run_path or Path("runs") / dataset.name, dataset)
     tidy_models(run)
     folder = run.model_path(name or settings.model)
@@ -68,7 +70,10 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     if trained is not None:
         note(f"{folder} is trained already")
     else:
-        trained = _train(dataset, source, settings, folder, device)
+        if how := standing(run, folder.name, settings):
+            note(f"{folder.name}: goes on at {how}")
+        with telling_what_is_kept(run, {folder.name: settings}):
+            trained = _train(dataset, source, settings, folder, device)
     result = trained.result
     if as_json:
         emit_json({"model": str(folder), "settings": settings.as_dict(), **result})

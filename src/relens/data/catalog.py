@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relens.data.candidate_files import RECORD as CANDIDATES
+from relens.data.candidate_files import with_candidates, write_candidates
 from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
-from relens.data.download import download_splits
+from relens.data.download import download_archive, download_splits
+from relens.data.ogb import is_ogb, read_ogb
 from relens.data.patterns import patterns
 from relens.errors import DatasetError, RelensError, nearest
 from relens.files import read_json, whole_folder, write_json
@@ -25,9 +28,10 @@ class Entry:
         name: what users type, lower case.
         folder: its folder below ``RELENS_DATA`` or the cache, matched without regard to case.
         counts: entities, relations, train, valid, test.
-        fingerprint: digest its content must have, see ``Dataset.fingerprint``.
+        fingerprint: digest its content must have, see ``Dataset.fingerprint``; empty where only counts are known.
         sources: addresses of the files of each split, joined in order; empty where it cannot be fetched.
         generate: makes the data set in memory; None where it is read from files.
+        archive: address of the zip archive that unpacks to OGB's layout, and its top folder; None for other data sets.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Entry:
     fingerprint: str
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     generate: Callable[[], Dataset] | None = None
+    archive: tuple[str, str] | None = None
 
 
 def _counts(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
@@ -47,6 +52,9 @@ def _sources(repository: str, folder: str, **files: tuple[str, ...]) -> dict[str
     root = f"https://raw.githubusercontent.com/{repository}/{folder}"
     return {split: tuple(f"{root}/{file}.txt" for file in files.get(split, (split,))) for split in SPLITS}
 
+
+# Where OGB 1.3.6 fetches its archives from.
+_OGB = "http://snap.stanford.edu/ogb/data/linkproppred"
 
 # Addresses name a commit, so that what they hold cannot change.
 _ROTATE = "DeepGraphLearning/KnowledgeGraphEmbedding/617062aaedf53bf4d6b44450a580a96dc30e0632"
@@ -86,6 +94,21 @@ CATALOG: dict[str, Entry] = {
             "1fe90ea68b5c9f41",
             _sources(_VILLMOW, "other/umls"),
         ),
+        # Table of statistics in the paper. The files cannot be had where this was written, so there is no fingerprint.
+        Entry(
+            "ogbl-biokg",
+            "ogbl_biokg",
+            _counts(93_773, 51, 4_762_678, 162_886, 162_870),
+            "",
+            archive=(f"{_OGB}/biokg.zip", "biokg"),
+        ),
+        Entry(
+            "ogbl-wikikg2",
+            "ogbl_wikikg2",
+            _counts(2_500_604, 535, 16_109_182, 429_456, 598_543),
+            "",
+            archive=(f"{_OGB}/wikikg-v2.zip", "wikikg-v2"),
+        ),
         Entry("patterns", "patterns", _counts(1_023, 11, 4_289, 1_100, 1_100), "9f9948714836ed04", generate=patterns),
     )
 }
@@ -99,7 +122,7 @@ def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress 
     is made in memory.
     """
     if Path(name_or_path).is_dir():
-        return read_folder(name_or_path)
+        return open_folder(Path(name_or_path))
     return load_entry(find(str(name_or_path)), offline=offline, progress=progress)
 
 
@@ -108,14 +131,31 @@ def origin(name_or_path: str) -> str:
     return str(Path(name_or_path).resolve()) if Path(name_or_path).is_dir() else name_or_path
 
 
-def load_entry(entry: Entry, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
+def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = False) -> Dataset:
+    """Read a folder of TSV files, with candidates where it has them, or one in OGB's layout.
+
+    ``keep_repeats`` is for the second kind, see ``read_ogb``.
+    """
+    if is_ogb(folder):
+        return read_ogb(folder, name, copies=cache_folder() / ".ogb-copies", keep_repeats=keep_repeats)
+    dataset = read_folder(folder, name)
+    return with_candidates(dataset, folder) if (folder / CANDIDATES).is_file() else dataset
+
+
+def load_entry(
+    entry: Entry, *, offline: bool = False, keep_repeats: bool = False, progress: Progress = SILENT
+) -> Dataset:
     """Load a named data set even where a folder of that name lies in the working directory."""
+    if keep_repeats and entry.archive is None:
+        raise DatasetError(f"{entry.name} has no negatives of OGB: --keep-repeats is for ogbl-biokg and ogbl-wikikg2")
     if entry.generate is not None:
         return _checked(entry.generate(), entry, "its generator")
     folder = locate(entry)
     if folder is None:
-        return _fetch(entry, offline, progress)
-    return _checked(read_folder(folder, entry.name), entry, str(folder))
+        return _fetch(entry, offline, keep_repeats, progress)
+    if entry.archive is not None and not is_ogb(folder):
+        raise DatasetError(f"{folder} has no split/*/*.pt: expected OGB's layout. {_by_hand(entry, folder)}")
+    return _checked(open_folder(folder, entry.name, keep_repeats=keep_repeats), entry, str(folder))
 
 
 def find(name: str) -> Entry:
@@ -172,9 +212,16 @@ def import_folder(folder: Path, name: str, *, force: bool = False) -> Entry:
     if target.exists() and not (force and (target / RECORD).is_file()):
         remedy = "pass --force to replace it, or choose" if (target / RECORD).is_file() else "choose"
         raise DatasetError(f"{target} exists already: {remedy} another --name")
-    dataset = read_folder(folder, name)
+    if is_ogb(folder):
+        raise DatasetError(
+            f"{folder} is in OGB's layout and is read where it is: give the folder itself wherever a data set is "
+            f"asked for, or set RELENS_DATA to the folder that holds it"
+        )
+    dataset = open_folder(folder, name)
     with whole_folder(target) as aside:
         write_folder(dataset, aside)
+        if dataset.candidates:
+            write_candidates(dataset, dataset.candidates, aside)
         write_json(aside / RECORD, {"counts": dataset.counts, "fingerprint": dataset.fingerprint})
     return Entry(name, name, dataset.counts, dataset.fingerprint)
 
@@ -193,26 +240,35 @@ def _shelves() -> list[Path]:
     return [Path(given), cache_folder()] if given else [cache_folder()]
 
 
-def _fetch(entry: Entry, offline: bool, progress: Progress) -> Dataset:
+def _fetch(entry: Entry, offline: bool, keep_repeats: bool, progress: Progress) -> Dataset:
     """Fetch a data set into the cache: whole and checked, or not at all."""
     target = cache_folder() / entry.folder
     by_hand = _by_hand(entry, target)
     if offline:
         raise DatasetError(f"{entry.name} is not on this machine and fetching was switched off. {by_hand}")
-    if not entry.sources:
+    if not entry.sources and entry.archive is None:
         raise DatasetError(f"{entry.name} is not on this machine and no address is known to fetch it from. {by_hand}")
     with whole_folder(target) as aside:
         try:
-            download_splits(entry.sources, aside, progress)
+            if entry.archive is None:
+                download_splits(entry.sources, aside, progress)
+            else:
+                download_archive(*entry.archive, aside, progress)
         except RelensError as error:
             raise RelensError(f"{error}. {by_hand}") from error
-        addresses = " ".join(url for urls in entry.sources.values() for url in urls)
-        _checked(read_folder(aside, entry.name), entry, addresses)
-    return read_folder(target, entry.name)
+        addresses = " ".join([url for urls in entry.sources.values() for url in urls] + list(entry.archive or ())[:1])
+        _checked(open_folder(aside, entry.name, keep_repeats=keep_repeats), entry, addresses)
+    return open_folder(target, entry.name)
 
 
 def _by_hand(entry: Entry, target: Path) -> str:
     """Say which files to put where when they cannot be fetched."""
+    if entry.archive is not None:
+        url, top = entry.archive
+        return (
+            f"Unpack {url.rpartition('/')[2]}, which OGB publishes at {url}, and move its folder {top} to {target}; or "
+            f"set RELENS_DATA to a folder that holds {entry.folder}, such as the root that ogb was given."
+        )
     files = {split: " followed by ".join(entry.sources.get(split, ())) for split in SPLITS}
     listed = ", ".join(f"{split}.txt" + (f" ({urls})" if urls else "") for split, urls in files.items())
     return f"Put {listed} into {target}, or set RELENS_DATA to a folder that holds {entry.folder}."
@@ -220,14 +276,16 @@ def _by_hand(entry: Entry, target: Path) -> str:
 
 def _checked(dataset: Dataset, entry: Entry, where: str) -> Dataset:
     """Return the data set if its content is what the entry promises."""
-    if (dataset.counts, dataset.fingerprint) != (entry.counts, entry.fingerprint):
+    fingerprint = dataset.fingerprint if entry.fingerprint else ""
+    if (dataset.counts, fingerprint) != (entry.counts, entry.fingerprint):
         raise DatasetError(
             f"what was found is not {entry.name}. Expected {_in_words(entry.counts, entry.fingerprint)}; "
-            f"found {_in_words(dataset.counts, dataset.fingerprint)}, read from {where}. "
+            f"found {_in_words(dataset.counts, fingerprint)}, read from {where}. "
             f"Replace the files, or pass the folder instead of the name to use them as they are."
         )
     return dataset
 
 
 def _in_words(counts: Mapping[str, int], fingerprint: str) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in counts.items()) + f", fingerprint {fingerprint}"
+    numbers = ", ".join(f"{number:,} {what}" for what, number in counts.items())
+    return f"{numbers}, fingerprint {fingerprint}" if fingerprint else numbers

@@ -1,8 +1,8 @@
 """Data sets: the triples of three splits over one vocabulary of entities and one of relations."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from relens.data.candidates import Candidates
 from relens.data.queries import Queries
 from relens.data.tsv import read_rows, write_rows
 from relens.errors import DatasetError, nearest
@@ -87,6 +88,9 @@ class Dataset:
         relations: all relations.
         train: rows head, relation, tail of ids, (n, 3) int32, read-only; so are ``valid`` and ``test``.
         folder: where it was read from; None where it was made in memory.
+        candidates: by split, the few entities that compete with each answer of ``queries(split)``; in a split that is
+            not there, all entities compete but the known answers.
+        read_names: gives readable names by entity label; None where they are in ``labels.tsv``, if anywhere.
     """
 
     name: str
@@ -96,6 +100,8 @@ class Dataset:
     valid: npt.NDArray[np.int32]
     test: npt.NDArray[np.int32]
     folder: Path | None = None
+    candidates: Mapping[str, Candidates] = field(default_factory=dict)
+    read_names: Callable[[], dict[str, str]] | None = None
 
     def __post_init__(self) -> None:
         sizes = np.array([len(self.entities), len(self.relations), len(self.entities)])
@@ -108,6 +114,13 @@ class Dataset:
                 )
             triples.setflags(write=False)
             object.__setattr__(self, split, triples)
+        for split, candidates in self.candidates.items():
+            expected = 2 * len(self.splits.get(split, ()))
+            if len(candidates) != expected:
+                raise DatasetError(
+                    f"{self.name} has candidates for {len(candidates)} queries of {split}, expected {expected}: both "
+                    f"directions of every triple"
+                )
 
     @classmethod
     def from_labels(
@@ -148,7 +161,9 @@ class Dataset:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Readable names by entity label, from ``labels.tsv`` in the folder; empty where there is none."""
+        """Readable names by entity label, from ``labels.tsv`` in the folder unless elsewhere; empty where none are."""
+        if self.read_names is not None:
+            return self.read_names()
         file = None if self.folder is None else _find_file(self.folder, "labels", NAMES_ENDINGS)
         return {} if file is None else dict(read_rows(file, ("entity", "name")))
 

@@ -1,17 +1,22 @@
 """Fetch the files of a data set over https."""
 
-from collections.abc import Mapping
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from relens import __version__
 from relens.errors import RelensError
+from relens.files import disk_errors
 from relens.progress import Progress
 
 TIMEOUT_S = 30.0
 MAX_BYTES = 256 * 2**20
+MAX_ARCHIVE_BYTES = 8 * 2**30
 CHUNK_BYTES = 2**16
 
 
@@ -23,23 +28,58 @@ def download_splits(sources: Mapping[str, tuple[str, ...]], folder: Path, progre
         (folder / f"{split}.txt").write_bytes(b"".join(part.removesuffix(b"\n") + b"\n" for part in parts))
 
 
+def download_archive(url: str, top: str, folder: Path, progress: Progress) -> None:
+    """Fetch a zip archive and unpack into a folder what its own top folder ``top`` holds."""
+    archive = folder / ".archive.zip"
+    with disk_errors(archive), archive.open("wb") as file:
+        for chunk in _chunks(url, MAX_ARCHIVE_BYTES, progress):
+            file.write(chunk)
+    try:
+        with zipfile.ZipFile(archive) as opened, progress.task(f"unpacking {top}", len(opened.infolist())) as advance:
+            for member in opened.infolist():
+                _unpack(opened, member, top, folder)
+                advance(1)
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise RelensError(f"what {url} sent is not a whole zip archive ({error})") from error
+    archive.unlink()
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, top: str, folder: Path) -> None:
+    """Write one file of an archive, if it is below ``top``."""
+    first, *parts = PurePosixPath(member.filename).parts
+    if member.is_dir() or first != top or not parts:
+        return
+    if ".." in parts or any("\\" in part or ":" in part for part in parts):
+        raise RelensError(f"the archive holds {member.filename!r}, which would be written outside of {folder}")
+    target = folder.joinpath(*parts)
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file, CHUNK_BYTES)
+
+
 def fetch(url: str, progress: Progress) -> bytes:
     """Return what an address holds; a network that fails, falls silent or sends too much is reported by address."""
+    return b"".join(_chunks(url, MAX_BYTES, progress))
+
+
+def _chunks(url: str, most: int, progress: Progress) -> Iterator[bytes]:
+    """Yield what an address holds, ``most`` bytes at the most."""
     request = Request(url, headers={"User-Agent": f"relens/{__version__}"})
-    received = bytearray()
+    received = 0
     try:
         with urlopen(request, timeout=TIMEOUT_S) as response:
             length = response.length
             with progress.task(f"fetching {url.rpartition('/')[2]}", total=length or 1) as advance:
                 while chunk := response.read(CHUNK_BYTES):
-                    received += chunk
+                    received += len(chunk)
                     advance(len(chunk) if length else 0)
-                    if len(received) > MAX_BYTES:
-                        raise RelensError(f"{url} sends more than {MAX_BYTES:,} bytes, too many for a data set")
+                    if received > most:
+                        raise RelensError(f"{url} sends more than {most:,} bytes, too many for a data set")
+                    yield chunk
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # it is also the answer, with an open connection
         raise RelensError(f"cannot fetch {url}: {error}") from error
-    if length is not None and len(received) != length:
-        raise RelensError(f"cannot fetch {url}: got {len(received):,} of {length:,} bytes before the connection closed")
-    return bytes(received)
+    if length is not None and received != length:
+        raise RelensError(f"cannot fetch {url}: got {received:,} of {length:,} bytes before the connection closed")

@@ -9,12 +9,15 @@ import numpy.typing as npt
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.pairs import Views
+from relens.ensemble.remote import Remote
 from relens.ensemble.search import sweep_groups
 from relens.ensemble.shrinkage import Shrinkage
 from relens.progress import SILENT, Progress
 from relens.seeding import generator
 
 FOLDS = 5
+ROUNDING = 1e-12
+"""MRRs that differ by less are equal: sums of the same reciprocal ranks, added up in another order."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +37,34 @@ def choose(
     *,
     seed: int = 0,
     jobs: int = 1,
+    remote: Remote | None = None,
     progress: Progress = SILENT,
 ) -> Choice:
     """Try every input and strength on held-out folds; ``group`` (Q,) is each query's group.
 
-    Ties go to the earlier input and the smaller κ. With fewer than two triples nothing can be held out: the first of
-    each is taken.
+    Ties go to the earlier input and the larger κ: where the queries, often because they are few, tell no difference,
+    weights per group have nothing to show for themselves. With fewer than two triples nothing can be held out: the
+    first input and the largest κ are taken.
+
+    The usual stronger rule, the largest κ within one standard error of the best, was tried and is not used: with 6 to
+    400 validation triples it was no better than this within noise, and with more it lost up to .0008 of test MRR.
     """
     packed = views.packed
     fold = folds(packed.queries.triple, seed)
     n_folds = int(fold.max(initial=0)) + 1
     if n_folds < 2 or len(inputs) * len(kappas) == 1:
-        return Choice(inputs[0], kappas[0], {})
+        return Choice(inputs[0], max(kappas), {})
     scores: dict[Input, dict[float, float]] = {}
     with progress.task("cross-validation", len(inputs) * n_folds) as advance:
         for name in inputs:
             sums = np.zeros(len(kappas))
             for held_out in range(n_folds):
-                sums += _held_out_sums(views, group, fold == held_out, name, kappas, jobs)
+                sums += _held_out_sums(views, group, fold == held_out, name, kappas, jobs, remote)
                 advance(1)
             scores[name] = dict(zip(kappas, (sums / packed.n_queries).tolist(), strict=True))
-    best = max(((name, kappa) for name in inputs for kappa in kappas), key=lambda at: scores[at[0]][at[1]])
-    return Choice(*best, scores)
+    least = max(score for row in scores.values() for score in row.values()) - ROUNDING
+    best = next(name for name in inputs if max(scores[name].values()) >= least)
+    return Choice(best, max(kappa for kappa in kappas if scores[best][kappa] >= least), scores)
 
 
 def folds(triple: npt.NDArray[np.int32], seed: int) -> npt.NDArray[np.int64]:
@@ -73,6 +82,7 @@ def _held_out_sums(
     name: Input,
     kappas: Sequence[float],
     jobs: int,
+    remote: Remote | None = None,
 ) -> npt.NDArray[np.float64]:
     """Fit on the other queries; return the reciprocal sums of the held-out ones for each strength of shrinkage."""
     kept, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
@@ -80,7 +90,7 @@ def _held_out_sums(
     support = np.array([len(index) for index in members])
     # With infinite shrinkage alone there is nothing to search in the groups.
     wanted = members if any(np.isfinite(kappas)) else []
-    overall, found = sweep_groups(views, kept, wanted, name, lossless=False, jobs=jobs)
+    overall, found = sweep_groups(views, kept, wanted, name, lossless=False, jobs=jobs, remote=remote)
     common = overall.weights
     own = np.array([result.weights for result in found]) if found else np.tile(common, (len(members), 1))
     shrinkage = Shrinkage.fit(views, kept, name)

@@ -10,11 +10,13 @@ import numpy.typing as npt
 from relens.data.groups import Grouping
 from relens.ensemble.baselines import best_single, greedy, mrr_mean, stacking
 from relens.ensemble.crossval import Choice, choose, split_by_group
+from relens.ensemble.found import Found, Members
 from relens.ensemble.grid import Weights, uniform
 from relens.ensemble.inputs import INPUTS, Input, available_inputs, check_input
 from relens.ensemble.pairs import Views
+from relens.ensemble.remote import Remote
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
-from relens.ensemble.search import Found, Members, sweep, sweep_groups
+from relens.ensemble.search import sweep, sweep_groups
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, nearest
@@ -102,6 +104,7 @@ def fit(
     settings: FitSettings | None = None,
     *,
     jobs: int = 1,
+    remote: Remote | None = None,
     progress: Progress = SILENT,
     **changes: Any,
 ) -> EnsembleWeights:
@@ -111,6 +114,7 @@ def fit(
         packed: packed ranks of the validation split.
         settings: how; the default is the method ``dsc`` with everything chosen by cross-validation.
         jobs: workers; the result does not depend on it.
+        remote: searches groups on other machines; the result is the same.
         progress: where to show it.
         **changes: fields of ``FitSettings`` to set, for instance ``method="simple"``.
     """
@@ -123,14 +127,16 @@ def fit(
             f"fitted on them. Hold out some triples of train as a validation split."
         )
     check_input("rank", packed)
-    return _Fit(packed, settings, jobs, progress).run()
+    return _Fit(packed, settings, jobs, remote, progress).run()
 
 
 class _Fit:
     """One fit: the packed ranks, what was asked for, and what the steps share."""
 
-    def __init__(self, packed: PackedRanks, settings: FitSettings, jobs: int, progress: Progress) -> None:
-        self.packed, self.settings, self.jobs, self.progress = packed, settings, jobs, progress
+    def __init__(
+        self, packed: PackedRanks, settings: FitSettings, jobs: int, remote: Remote | None, progress: Progress
+    ) -> None:
+        self.packed, self.settings, self.jobs, self.remote, self.progress = packed, settings, jobs, remote, progress
         self.grouping = Grouping.make(settings.group, packed.relations)
         self.group = self.grouping.of(packed.queries)
         self.views = Views(packed, jobs)
@@ -151,8 +157,9 @@ class _Fit:
         if self.settings.method not in ("simple", "dsc"):
             return Choice(inputs[0], 0.0, {})
         return choose(
-            self.views, self.group, inputs, kappas, seed=self.settings.seed, jobs=self.jobs, progress=self.progress
-        )
+            self.views, self.group, inputs, kappas,
+            seed=self.settings.seed, jobs=self.jobs, remote=self.remote, progress=self.progress,
+        )  # fmt: skip
 
     def _global(self, name: Input) -> Weights:
         """Return one weight vector for all queries, by the method asked for."""
@@ -183,8 +190,9 @@ class _Fit:
             return found[0].weights, searched, np.tile(found[0].weights, (len(searched), 1))
         if self.settings.searcher == "sweep":
             overall, found = sweep_groups(
-                self.views, self.everything, members, choice.input, jobs=self.jobs, progress=self.progress
-            )
+                self.views, self.everything, members, choice.input,
+                jobs=self.jobs, remote=self.remote, progress=self.progress,
+            )  # fmt: skip
         else:
             overall = self._search([self.everything], choice.input)[0]
             found = self._search(members, choice.input)
@@ -212,7 +220,7 @@ class _Fit:
             return sweep(self.views, members, name, jobs=self.jobs, progress=self.progress)
         return sample_groups(
             self.packed, members, name, sampler=sampler, trials=self.settings.trials,
-            seed=self.settings.seed, jobs=self.jobs, progress=self.progress,
+            seed=self.settings.seed, jobs=self.jobs, remote=self.remote, progress=self.progress,
         )  # fmt: skip
 
     def _result(

@@ -36,8 +36,8 @@ def run_batches(
                 advance(costs[at])
         else:
             pool = Parallel(n_jobs=jobs, prefer=workers, batch_size=1, return_as="generator_unordered")
-            batches = list(_batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
-            for batch, found in pool(delayed(_run)(function, batch, [tasks[at] for at in batch]) for batch in batches):
+            parts = list(batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
+            for batch, found in pool(delayed(_run)(function, part, [tasks[at] for at in part]) for part in parts):
                 for at, result in zip(batch, found, strict=True):
                     results[at] = result
                     advance(costs[at])
@@ -48,7 +48,7 @@ def _run(function: Callable[[T], R], batch: list[int], tasks: list[T]) -> tuple[
     return batch, [function(task) for task in tasks]
 
 
-def _batches(costs: Sequence[float], size: float) -> Iterator[list[int]]:
+def batches(costs: Sequence[float], size: float) -> Iterator[list[int]]:
     """Yield lists of task positions, costliest first, each list closed once it reaches ``size``."""
     batch: list[int] = []
     filled = 0.0

@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from relens.ensemble.found import Found, Members
 from relens.ensemble.grid import to_grid, uniform
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.search import Found, Members
+from relens.ensemble.remote import Remote
 from relens.errors import MissingExtraError
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
@@ -34,16 +35,32 @@ def sample_groups(
     trials: int,
     seed: int,
     jobs: int = 1,
+    remote: Remote | None = None,
     progress: Progress = SILENT,
 ) -> list[Found]:
     """Search each group's weights with ``trials`` samples of [0, 1]^N, the first at equal weights (Algorithm 1)."""
     begun = monotonic()
+    description = f"{sampler}, {trials} trials a group"
+    if remote is not None:
+        settings = (name, sampler, trials, seed)
+        return remote.search(_sample_part, packed, members, settings, progress=progress, description=description)
     tasks = [(packed.select_queries(index), name, sampler, trials, seed, g, begun) for g, index in enumerate(members)]
     costs = [float(trials)] * len(tasks)
     return run_batches(
         _sample_group, tasks, jobs=jobs, costs=costs, workers="processes",
-        progress=progress, description=f"{sampler}, {trials} trials a group",
+        progress=progress, description=description,
     )  # fmt: skip
+
+
+def _sample_part(
+    packed: PackedRanks, members: Sequence[Members], numbers: Sequence[int], settings: tuple[Input, Sampler, int, int]
+) -> list[Found]:
+    """Sample the weights of some groups, on a worker."""
+    begun = monotonic()
+    return [
+        _sample_group((packed.select_queries(queries), *settings, group, begun))
+        for queries, group in zip(members, numbers, strict=True)
+    ]
 
 
 def _sample_group(task: tuple[PackedRanks, Input, Sampler, int, int, int, float]) -> Found:

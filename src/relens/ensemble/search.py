@@ -1,23 +1,21 @@
 """Searching the weights of groups with the sweep: a wide search on thinned pairs, an exact finish on all of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from relens.ensemble.found import Found, Members
 from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.pairs import Pairs, View, Views
 from relens.ensemble.parallel import run_batches
+from relens.ensemble.remote import Remote
 from relens.ensemble.sweep import ascend, values_at
 from relens.progress import SILENT, Progress
-
-Members = npt.NDArray[np.int64]
-"""Positions of the queries of a group, (n,)."""
+from relens.ranks.packed import PackedRanks
 
 WIDE_PAIRS = 100_000
 """A group with more pairs on the wide view climbs on an even sample of its queries."""
@@ -31,21 +29,6 @@ ROUNDS = 20
 """Bound on the rounds of one ascent; most end after three."""
 WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
 """Gain in MRR worth a step in the wide search, and in the finish."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found for one group.
-
-    Attributes:
-        weights: grid weights, (N,).
-        value: their sum of reciprocal ranks over the group's queries, from lossless pairs.
-        trace: (steps, 3): seconds since the search began, weight vectors or lines evaluated, best sum so far.
-    """
-
-    weights: Weights
-    value: float
-    trace: npt.NDArray[np.float64]
 
 
 class End(NamedTuple):
@@ -87,18 +70,25 @@ def sweep_groups(
     *,
     lossless: bool = True,
     jobs: int = 1,
+    remote: Remote | None = None,
     progress: Progress = SILENT,
 ) -> tuple[Found, list[Found]]:
     """Search the global weights and each group's; with ``lossless`` no group ends up worse than with the global ones.
 
     The groups start from where the global weights stand after the wide search, so that the rest of the global search
-    runs beside theirs. ``everything`` (n,) are the queries of the global search; the other arguments are ``sweep``'s.
+    runs beside theirs. ``everything`` (n,) are the queries of the global search; ``remote`` searches the groups on
+    other machines, with the same result; the other arguments are ``sweep``'s.
     """
     search = _Search(views, name, lossless, jobs, progress)
     overall = search.climb([everything])
     common = max(overall[0], key=lambda end: end.value).weights
-    climbed = search.climb(members, [common])
-    found, *groups = search.finish([everything, *members], [*overall, *climbed], [common])
+    if remote is None:
+        climbed = search.climb(members, [common])
+        found, *groups = search.finish([everything, *members], [*overall, *climbed], [common])
+    else:
+        settings = (name, lossless, common.tolist())
+        groups = remote.search(_search_part, views.packed, members, settings, progress=progress)
+        (found,) = search.finish([everything], overall, [common])
     if lossless:
         reciprocal = np.zeros(views.packed.n_queries)
         reciprocal[everything] = 1.0 / answer_ranks(
@@ -109,6 +99,16 @@ def sweep_groups(
             for group, queries in zip(groups, members, strict=True)
         ]
     return found, groups
+
+
+def _search_part(
+    packed: PackedRanks, members: Sequence[Members], numbers: Sequence[int], settings: tuple[Input, bool, list[int]]
+) -> list[Found]:
+    """Search some groups as ``sweep_groups`` does, on a worker."""
+    name, lossless, common = settings
+    search = _Search(Views(packed), name, lossless, 1, SILENT)
+    incumbents = [np.array(common, dtype=np.int64)]
+    return search.finish(members, search.climb(members, incumbents), incumbents)
 
 
 def _better(found: Found, weights: Weights, value: float) -> Found:

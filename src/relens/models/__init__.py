@@ -7,15 +7,29 @@ from torch import Tensor
 
 from relens.errors import InputError, nearest
 from relens.models import options as model_options
+from relens.models.autoblm import AutoBLM
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
 from relens.models.compgcn import CompGCN
 from relens.models.complex import ComplEx
 from relens.models.conve import ConvE
 from relens.models.house import HousE
+from relens.models.interht import InterHT
 from relens.models.rotate import RotatE
+from relens.models.stargraph import StarGraph
 from relens.models.transe import TransE
+from relens.models.triplere import TripleRE
 
-__all__ = ["MODELS", "Drop", "Encoded", "KGEModel", "build", "keep_all", "resolve_name", "resolve_options"]
+__all__ = [
+    "MODELS",
+    "Drop",
+    "Encoded",
+    "KGEModel",
+    "build",
+    "keep_all",
+    "relation_scorers",
+    "resolve_name",
+    "resolve_options",
+]
 
 MODELS: dict[str, type[KGEModel]] = {
     "transe": TransE,
@@ -24,6 +38,11 @@ MODELS: dict[str, type[KGEModel]] = {
     "complex": ComplEx,
     "conve": ConvE,
     "compgcn": CompGCN,
+    "autoblm": AutoBLM,
+    "complex-rp": ComplEx,  # trained to predict relations, too: what differs stands in the presets
+    "triplere": TripleRE,
+    "stargraph": StarGraph,
+    "interht": InterHT,
 }
 
 
@@ -38,6 +57,11 @@ def resolve_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     """Return all options of a model: those given, checked, and defaults for the others."""
     model = MODELS[resolve_name(name)]
     return model_options.resolve(model.__init__, options, model.__name__)
+
+
+def relation_scorers() -> list[str]:
+    """Return the names of the models that score relations."""
+    return [name for name, model in MODELS.items() if model.score_relations is not KGEModel.score_relations]
 
 
 def build(

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from relens.errors import InputError
 from relens.models import initialisers
 from relens.models.lookup import all_dots, lookup
 
@@ -28,6 +29,7 @@ class Encoded(NamedTuple):
         rows: the looked-up (dropped-out) anchor and relation rows, for regularisers; (B, …) each.
         table: the entities to compare with, (E, d), where that is not the model's own table.
         matrices: what entities are multiplied with first, by directed relation (2R, …), where there is such a thing.
+        scale: what candidates are multiplied with first, coordinate by coordinate, (B, d), where there is such a thing.
     """
 
     vector: Tensor
@@ -35,6 +37,7 @@ class Encoded(NamedTuple):
     rows: tuple[Tensor, ...]
     table: Tensor | None = None
     matrices: Tensor | None = None
+    scale: Tensor | None = None
 
 
 class KGEModel(nn.Module, ABC):
@@ -88,6 +91,14 @@ class KGEModel(nn.Module, ABC):
         B/C consecutive ones, and each chunk is scored against its own P candidates (result (B, P)). C = B gives
         each query its own candidates, C = 1 one pool for all.
         """
+
+    def score_relations(self, head: Tensor, tail: Tensor, drop: Drop = keep_all) -> Tensor:
+        """Score every row of the relation table between B heads and tails, given as ids (B,): (B, rows).
+
+        The score of row i is that of the query (head, i) with the answer ``tail``. Not all models can do this; those
+        that do can be trained to predict relations as well.
+        """
+        raise InputError(f"{type(self).__name__} cannot score relations: set relation_weight=0")
 
     def relation_rows(self, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Return rows of the relation table (B,) and signs (B, 1): −1 where a shared row is to be inverted."""

@@ -32,3 +32,10 @@ class ComplEx(KGEModel):
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
         """Score by dot product; see ``KGEModel.score``."""
         return dot_scores(queries.vector, self.entity, candidates, drop)
+
+    def score_relations(self, head: Tensor, tail: Tensor, drop: Drop = keep_all) -> Tensor:
+        """Score by dot product with h̄·t; see ``KGEModel.score_relations``."""
+        ends = drop(lookup(self.entity, head)), drop(lookup(self.entity, tail))
+        (h_re, h_im), (t_re, t_im) = ends[0].chunk(2, dim=-1), ends[1].chunk(2, dim=-1)
+        vector = torch.cat([h_re * t_re + h_im * t_im, h_re * t_im - h_im * t_re], dim=-1)
+        return dot_scores(vector, self.relation, None, drop)

@@ -34,10 +34,19 @@ def modulus_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -
     return in_pieces(distance, table, candidates, vector.numel())
 
 
+def scaled_distance(vector: Tensor, scale: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σ|v − s·x|, each query with scales ``scale`` (B, d) of its own; other shapes as in ``l1_distance``."""
+    if fused.usable(vector):
+        return fused.distance(torch.cat([vector, scale], dim=1), table, candidates, fused.SCALED)
+    distance = partial(_Scaled.apply, in_chunks(vector, candidates), in_chunks(scale, candidates))
+    return in_pieces(distance, table, candidates, vector.numel())
+
+
 def dropped(table: Tensor, candidates: Tensor | None, drop: Drop) -> tuple[Tensor, Tensor | None]:
     """Return a table and candidates with dropout: of the rows of each candidate where they are few, else of all rows.
 
-    In the second case a candidate's dropout is the same for all queries of a step.
+    In the second case a candidate's dropout is the same for all queries of a step. ``drop`` may as well be another
+    function of rows.
     """
     if drop is keep_all:
         return table, candidates
@@ -90,6 +99,30 @@ def _differences(chunks: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return real and imaginary differences, (C, b, P, d/2) each."""
     (v_re, v_im), (x_re, x_im) = chunks.unsqueeze(2).chunk(2, dim=-1), rows.unsqueeze(1).chunk(2, dim=-1)
     return v_re - x_re, v_im - x_im
+
+
+class _Scaled(torch.autograd.Function):
+    """Sums (C, b, P) of |v − s·x| for chunks v and s (C, b, d) and rows x (C, P, d).
+
+    The backward pass recomputes the differences instead of keeping them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, chunks: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(chunks, scales, rows)
+        return _scaled_differences(chunks, scales, rows).abs_().sum(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        chunks, scales, rows = ctx.saved_tensors
+        signed = _scaled_differences(chunks, scales, rows).sign_().mul_(gradients[0].unsqueeze(-1))
+        of_scales = -torch.einsum("nbpd,npd->nbd", signed, rows.expand(len(signed), -1, -1))
+        return signed.sum(dim=2), of_scales, -torch.einsum("nbpd,nbd->npd", signed, scales)
+
+
+def _scaled_differences(chunks: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
+    """Return v − s·x, (C, b, P, d)."""
+    return torch.addcmul(chunks.unsqueeze(2), scales.unsqueeze(2), rows.unsqueeze(1), value=-1)
 
 
 def in_chunks(rows: Tensor, candidates: Tensor | None) -> Tensor:

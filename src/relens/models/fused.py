@@ -9,8 +9,8 @@ from torch import Tensor
 
 from relens.models.lookup import gradient_of
 
-L1, MODULUS = 0, 1
-"""Kinds of distance."""
+L1, MODULUS, SCALED = 0, 1, 2
+"""Kinds of distance: Σ|v − x|; the same over complex rows; Σ|v − s·x| for vectors that hold v, then s."""
 REAL, COMPLEX, CONJUGATE = 0, 1, 2
 """Kinds of product: l·r of real rows; of complex rows (real halves, then imaginary halves); conj(l)·r of such rows."""
 
@@ -66,7 +66,8 @@ def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tenso
 
     ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), of which query b uses ``group[b]``.
     """
-    inputs = (vector.contiguous(), matrices.contiguous(), group, table.contiguous(), _all_or(candidates, table))
+    candidates = _all_or(candidates, table)
+    inputs = (vector.contiguous(), matrices.contiguous(), group.contiguous(), table.contiguous(), candidates)
     result: Tensor = _BlockDistance.apply(*inputs)  # type: ignore[no-untyped-call]
     return result
 

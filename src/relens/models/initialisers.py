@@ -37,10 +37,10 @@ def fill(table: Tensor, name: str, generator: torch.Generator) -> None:
 
 
 def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw convolutions, linear layers and batch norms anew, with PyTorch's defaults."""
+    """Draw convolutions, linear layers and norms anew, with PyTorch's defaults."""
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):  # the layers draw from the global generator
         torch.manual_seed(seed)
         for layer in module.modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear | nn.BatchNorm1d | nn.BatchNorm2d):
+            if isinstance(layer, nn.Conv2d | nn.Linear | nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm):
                 layer.reset_parameters()

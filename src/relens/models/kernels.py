@@ -42,17 +42,20 @@ def _pool_kernel(
     b = tl.program_id(1) * tile_b + tl.arange(0, tile_b)
     b_in, p_in = b < n_rows, p < n_ids
     rows = tl.load(ids + chunk * n_ids + p, mask=p_in, other=0).to(tl.int64)
-    row_width = width * (1 + kind)
-    v_at = vector + (chunk * n_rows + b)[:, None] * row_width
-    x_at = table + rows[:, None] * row_width
+    v_at = vector + (chunk * n_rows + b)[:, None] * (width if kind == 0 else 2 * width)
+    x_at = table + rows[:, None] * (2 * width if kind == 1 else width)
     sums = tl.zeros((tile_b, tile_p), dtype=vector.dtype.element_ty)
     for start in range(0, width, depth):
         d = start + tl.arange(0, depth)[None, :]
         v_in, x_in = b_in[:, None] & (d < width), p_in[:, None] & (d < width)
         v = tl.trans(tl.load(v_at + d, mask=v_in, other=0.0))
         x = tl.trans(tl.load(x_at + d, mask=x_in, other=0.0))
-        difference = v[:, :, None] - x[:, None, :]
-        if kind == 0:
+        if kind == 2:
+            scale = tl.trans(tl.load(v_at + width + d, mask=v_in, other=0.0))
+            difference = v[:, :, None] - scale[:, :, None] * x[:, None, :]
+        else:
+            difference = v[:, :, None] - x[:, None, :]
+        if kind != 1:
             sums += tl.sum(tl.abs(difference), axis=0)
         else:
             v = tl.trans(tl.load(v_at + width + d, mask=v_in, other=0.0))
@@ -77,49 +80,65 @@ def _pool_gradient_kernel(
     chunk = (tl.program_id(0) // tiles).to(tl.int64)
     mine = tl.program_id(0) % tiles * own + tl.arange(0, own)
     d = tl.program_id(1) * depth + tl.arange(0, depth)[None, :]
-    row_width = width * (1 + kind)
+    v_width = width if kind == 0 else 2 * width
+    x_width = 2 * width if kind == 1 else width
     ids += chunk * n_ids
     first_row = chunk * n_rows
     mine_in = mine < n_own
     if of_table:
         own_rows = tl.load(ids + mine, mask=mine_in, other=0).to(tl.int64)
-        own_at = table + own_rows[:, None] * row_width + d
+        own_width = x_width
+        own_at = table + own_rows[:, None] * own_width + d
     else:
         own_rows = first_row + mine
-        own_at = vector + own_rows[:, None] * row_width + d
+        own_width = v_width
+        own_at = vector + own_rows[:, None] * own_width + d
     inside = mine_in[:, None] & (d < width)
     y = tl.load(own_at, mask=inside, other=0.0)
-    y_other = tl.load(own_at + width * kind, mask=inside, other=0.0)
+    two_halves: tl.constexpr = kind == 1 or (kind == 2 and not of_table)
+    y_other = tl.load(own_at + (width if two_halves else 0), mask=inside, other=0.0)
     real = tl.zeros((own, depth), dtype=vector.dtype.element_ty)
     imaginary = tl.zeros((own, depth), dtype=vector.dtype.element_ty)
     for start in range(0, n_walk, step):
         walked = start + tl.arange(0, step)
         walked_in = walked < n_walk
         if of_table:
-            at = vector + (first_row + walked)[:, None] * row_width + d
+            at = vector + (first_row + walked)[:, None] * v_width + d
             g_at = gradient + (first_row + walked)[:, None] * n_ids + mine[None, :]
         else:
             walked_rows = tl.load(ids + walked, mask=walked_in, other=0).to(tl.int64)
-            at = table + walked_rows[:, None] * row_width + d
+            at = table + walked_rows[:, None] * x_width + d
             g_at = gradient + (first_row + mine)[None, :] * n_ids + walked[:, None]
         g = tl.load(g_at, mask=walked_in[:, None] & mine_in[None, :], other=0.0)[:, :, None]
         z_in = walked_in[:, None] & (d < width)
-        difference = y[None, :, :] - tl.load(at, mask=z_in, other=0.0)[:, None, :]
-        if kind == 0:
+        z = tl.load(at, mask=z_in, other=0.0)[:, None, :]
+        if kind == 2:
+            if of_table:
+                scale = tl.load(at + width, mask=z_in, other=0.0)[:, None, :]
+                difference = scale * y[None, :, :] - z
+                real += tl.sum(tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0)) * scale, axis=0)
+            else:
+                difference = y[None, :, :] - y_other[None, :, :] * z
+                signed = tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0))
+                real += tl.sum(signed, axis=0)
+                imaginary -= tl.sum(signed * z, axis=0)  # that of the scale
+        elif kind == 0:
+            difference = y[None, :, :] - z
             real += tl.sum(tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0)), axis=0)
         else:
+            difference = y[None, :, :] - z
             other = y_other[None, :, :] - tl.load(at + width, mask=z_in, other=0.0)[:, None, :]
             scaled = g * tl.rsqrt(tl.maximum(difference * difference + other * other, TINY))
             real += tl.sum(scaled * difference, axis=0)
             imaginary += tl.sum(scaled * other, axis=0)
-    at = out + own_rows[:, None] * row_width + d
+    at = out + own_rows[:, None] * own_width + d
     if of_table:
         tl.atomic_add(at, real, mask=inside, sem="relaxed")
         if kind == 1:
             tl.atomic_add(at + width, imaginary, mask=inside, sem="relaxed")
     else:
         tl.store(at, real, mask=inside)
-        if kind == 1:
+        if kind != 0:
             tl.store(at + width, imaginary, mask=inside)
 
 
@@ -132,19 +151,21 @@ def _own_kernel(
     p = tl.program_id(1) * tile + tl.arange(0, tile)
     p_in = p < n_ids
     rows = tl.load(ids + b * n_ids + p, mask=p_in, other=0).to(tl.int64)
-    row_width = width * (1 + kind)
+    v_at = vector + b * (width if kind == 0 else 2 * width)
+    x_width = 2 * width if kind == 1 else width
     sums = tl.zeros((tile, depth), dtype=vector.dtype.element_ty)
     for start in range(0, width, depth):
         d = start + tl.arange(0, depth)[None, :]
-        x_at = table + rows[:, None] * row_width + d
+        x_at = table + rows[:, None] * x_width + d
         x_in = p_in[:, None] & (d < width)
-        difference = tl.load(vector + b * row_width + d, mask=d < width, other=0.0) - tl.load(
-            x_at, mask=x_in, other=0.0
-        )
-        if kind == 0:
+        x = tl.load(x_at, mask=x_in, other=0.0)
+        if kind == 2:
+            x *= tl.load(v_at + width + d, mask=d < width, other=0.0)
+        difference = tl.load(v_at + d, mask=d < width, other=0.0) - x
+        if kind != 1:
             sums += tl.where(x_in, tl.abs(difference), 0.0)
         else:
-            v = tl.load(vector + b * row_width + width + d, mask=d < width, other=0.0)
+            v = tl.load(v_at + width + d, mask=d < width, other=0.0)
             other = v - tl.load(x_at + width, mask=x_in, other=0.0)
             sums += tl.where(x_in, tl.sqrt(difference * difference + other * other), 0.0)
     tl.store(out + b * n_ids + p, tl.sum(sums, axis=1), mask=p_in)
@@ -157,21 +178,23 @@ def _own_gradient_kernel(
 ):  # fmt: skip
     b = tl.program_id(0).to(tl.int64)
     d = tl.program_id(1) * depth + tl.arange(0, depth)
-    row_width = width * (1 + kind)
-    v_at = b * row_width + d
+    v_width = width if kind == 0 else 2 * width
+    x_width = 2 * width if kind == 1 else width
+    v_at = b * v_width + d
     d_in = d < width
     v = tl.load(vector + v_at, mask=d_in, other=0.0)[None, :]
-    v_other = tl.load(vector + v_at + width * kind, mask=d_in, other=0.0)[None, :]
+    v_other = tl.load(vector + v_at + (width if kind else 0), mask=d_in, other=0.0)[None, :]
     real = tl.zeros((depth,), dtype=vector.dtype.element_ty)
     imaginary = tl.zeros((depth,), dtype=vector.dtype.element_ty)
     for start in range(0, n_ids, tile):
         p = start + tl.arange(0, tile)
         rows = tl.load(ids + b * n_ids + p, mask=p < n_ids, other=0).to(tl.int64)
         g = tl.load(gradient + b * n_ids + p, mask=p < n_ids, other=0.0)[:, None]
-        at = rows[:, None] * row_width + d[None, :]
+        at = rows[:, None] * x_width + d[None, :]
         inside = (p < n_ids)[:, None] & d_in[None, :]
-        difference = v - tl.load(table + at, mask=inside, other=0.0)
-        if kind == 0:
+        x = tl.load(table + at, mask=inside, other=0.0)
+        difference = v - (v_other * x if kind == 2 else x)
+        if kind != 1:
             part = tl.where(difference > 0, g, tl.where(difference < 0, -g, 0.0))
         else:
             other = v_other - tl.load(table + at + width, mask=inside, other=0.0)
@@ -180,9 +203,12 @@ def _own_gradient_kernel(
             imaginary += tl.sum(other, axis=0)
             tl.atomic_add(of_table + at + width, -other, mask=inside, sem="relaxed")
         real += tl.sum(part, axis=0)
+        if kind == 2:
+            imaginary -= tl.sum(part * x, axis=0)  # that of the scale
+            part *= v_other
         tl.atomic_add(of_table + at, -part, mask=inside, sem="relaxed")
     tl.store(of_vector + v_at, real, mask=d_in)
-    if kind == 1:
+    if kind != 0:
         tl.store(of_vector + v_at + width, imaginary, mask=d_in)
 
 
@@ -351,9 +377,9 @@ def _adagrad_kernel(parameter, gradient, total, rate, epsilon, n, tile: tl.const
 
 
 def _sizes(vector: Tensor, candidates: Tensor, kind: int) -> tuple[int, int, int, int]:
-    """Return chunks, rows per chunk, candidates per chunk, and the width of a row (of complex rows: half)."""
+    """Return chunks, rows per chunk, candidates per chunk, and coordinates (rows of two halves have both for each)."""
     n_chunks, n_ids = candidates.shape
-    return n_chunks, len(vector) // n_chunks, n_ids, vector.shape[1] // (1 + kind)
+    return n_chunks, len(vector) // n_chunks, n_ids, vector.shape[1] // (2 if kind else 1)
 
 
 def distance(vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
@@ -377,7 +403,7 @@ def distance(vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Te
 def distance_gradients(
     vector: Tensor, table: Tensor, candidates: Tensor, gradient: Tensor, of_table: Tensor, kind: int
 ) -> Tensor:
-    """Return the gradient of ``vector`` (B, d), and add that of ``table`` to ``of_table`` (E, d)."""
+    """Return the gradient of ``vector``, of its shape, and add that of ``table`` to ``of_table`` (E, d)."""
     n_chunks, n_rows, n_ids, width = _sizes(vector, candidates, kind)
     of_vector = torch.empty_like(vector)
     columns = triton.cdiv(width, ACROSS)

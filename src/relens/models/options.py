@@ -29,7 +29,7 @@ Number = Annotated[int, Range(0)]
 Probability = Annotated[float, Range(0, 1)]
 Margin = Annotated[float, Range(0)]
 
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false"}
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 def resolve(constructor: Callable[..., object], options: Mapping[str, object], name: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def resolve(constructor: Callable[..., object], options: Mapping[str, object], n
 
 
 def _checked(value: object, hint: Any, where: str) -> object:
-    """Return the value as its hint wants it: a number in its range, a bool, one of some names, or None."""
+    """Return the value as its hint wants it: a number in its range, a bool, a text, one of some names, or None."""
     if get_origin(hint) in (Union, UnionType):
         if value is None:
             return None

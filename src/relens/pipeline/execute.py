@@ -16,11 +16,14 @@ from relens.ensemble.fit import FitSettings
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
 from relens.models import build, resolve_name, resolve_options
+from relens.pipeline.checks import check_splits, suspicions
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
     Listener,
+    standing,
+    telling_what_is_kept,
     tidy_models,
     train_again,
     train_model,
@@ -60,7 +63,7 @@ def execute(
             ``force`` finishes it.
         offline: never download the data set.
         report: write the report, too.
-        progress: where to show it.
+        progress: where to show it, and what is noted on the way: sizes, stages, and what is suspicious about the data.
         listener: is handed the records of training; it may be called in other processes.
     """
     _check(plan, force, report)
@@ -68,19 +71,25 @@ def execute(
     settings = settings_of(plan, dataset.name, on_cpu=device.type == "cpu")
     for asked in settings.values():
         _check_options(asked)
-    run = open_or_create(path or Path("runs") / dataset.name, dataset)
-    with run.held():
+    check_splits(dataset, "valid", "test")
+    path = path or Path("runs") / dataset.name
+    _announce(plan, dataset, path, device, progress)
+    run = open_or_create(path, dataset)
+    with run.held(), telling_what_is_kept(run, settings):
         tidy_models(run)
-        trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, listener)
-        made_from = [made_by(trained, device), dataset.fingerprint, __version__]
+        trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, progress, listener)
+        candidates = {split: found.digest for split, found in dataset.candidates.items()}
+        made_from = [made_by(trained, device), dataset.fingerprint, candidates, __version__]
         stage = Stage(run, "rank", made_from, lambda: _ranks(run))
         if "rank" in force or not stage.complete:
             stage.begin()
+            progress.note("ranking the validation and test queries")
             rank_models(run, dataset, trained, device=device, force=True, progress=progress)
             stage.done()
         stage = Stage(run, "search", [_ranks(run), plan.methods, plan.seed, __version__], lambda: _results(run))
         if "search" in force or not stage.complete:
             stage.begin()
+            progress.note(f"searching weights by {len(plan.methods)} methods on validation, and judging all on test")
             _search(run, plan, jobs, progress)
             stage.done()
         if report:
@@ -88,15 +97,21 @@ def execute(
         return run, Comparison.from_json(read_json(run.path / COMPARISON, "comparison"))
 
 
+def preset_of(plan: Plan, *, on_cpu: bool) -> str:
+    """Return the preset that the models of a plan start from."""
+    return plan.preset or ("demo" if on_cpu else "best")
+
+
 def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
     """Return the settings of each model of a plan, by name; a change that no model understands is refused."""
-    preset = plan.preset or ("demo" if on_cpu else "best")
+    preset = preset_of(plan, on_cpu=on_cpu)
     base = {name: _base_model(plan, name) for name in plan.models}
     known = {name: {*FIELDS, *resolve_options(model, {})} for name, model in base.items()}
+    every = sorted(set().union(*known.values()))
     for text in plan.changes:
         if not any(_key(text) in keys for keys in known.values()):
             raise InputError(
-                f"{text!r} changes a setting that no model has; {nearest(_key(text), set().union(*known.values()))}"
+                f"{text!r} changes a setting that no model has; {nearest(_key(text), every, show_all=True)}"
             )
     return {
         name: resolve(dataset, model, preset, [f"seed={plan.seed}", *_changes(plan, name, known[name])])
@@ -130,6 +145,16 @@ def open_or_create(path: Path, dataset: Dataset) -> Run:
     return run
 
 
+def _announce(plan: Plan, dataset: Dataset, path: Path, device: Any, progress: Progress) -> None:
+    """Say what is about to be done, and what is suspicious about the data."""
+    sizes = ", ".join(f"{n:,} {what}" for what, n in dataset.counts.items())
+    progress.note(f"data set {dataset.name}: {sizes} triples")
+    preset = preset_of(plan, on_cpu=device.type == "cpu")
+    progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {device}")
+    for text in suspicions(dataset):
+        progress.note(f"warning: {text}")
+
+
 def _train(
     run: Run,
     plan: Plan,
@@ -138,12 +163,19 @@ def _train(
     device: Any,
     jobs: int,
     force: bool,
+    progress: Progress,
     listener: Listener,
 ) -> dict[str, TrainedModel]:
     """Train what is not trained yet, or all with ``force``, and return all models by name."""
     if force:
         train_again(run, settings)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
+    found = {name: standing(run, name, asked) for name, asked in settings.items()}
+    if any(found.values()):
+        for name, how in found.items():
+            progress.note(f"{name}: {'begins' if not how else how if name not in wanted else f'goes on at {how}'}")
+    if wanted:
+        progress.note(f"training {len(wanted)} {'model' if len(wanted) == 1 else 'models'}")
     if device.type == "cpu":
         train_side_by_side(run, plan.dataset, wanted, jobs=jobs, listener=listener)
     else:
@@ -176,6 +208,7 @@ def _report(run: Run, force: bool, progress: Progress) -> None:
     stage = Stage(run, "report", [_results(run), __version__], page.is_file)
     if force or not stage.complete:
         stage.begin()
+        progress.note("writing the report")
         write_report(run, page.parent, progress=progress)
         stage.done()
 

@@ -1,9 +1,13 @@
 """Training the models of a run: one after the other on a GPU, side by side on the cores of a CPU."""
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,9 +18,11 @@ from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
+from relens.pipeline.checks import check_splits
 from relens.run import Run
-from relens.training.checkpoint import remove_checkpoints
+from relens.training.checkpoint import newest_step, remove_checkpoints
 from relens.training.fit import fit, new_model
+from relens.training.interruption import Interruption
 from relens.training.journal import Record
 from relens.training.ranking import mean_reciprocal_rank
 from relens.training.settings import TrainSettings
@@ -85,20 +91,20 @@ def train_model(
     *,
     device: Any,
     log: Callable[[Record], None] = lambda record: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> TrainedModel:
     """Train a model in ``folder``, going on where an interrupted training was, and keep it there.
 
-    ``source`` is what the data set was asked for as; ``log`` is handed each record.
+    ``source`` is what the data set was asked for as; ``log`` is handed each record; ``stop`` is asked before each step.
     """
+    check_splits(dataset, "valid")
     queries = dataset.queries("valid")
-    if not len(queries):
-        raise InputError(f"{dataset.name!r} has no validation triples, which choose the best parameters: hold some out")
     known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
     with locked(folder):
         remove_left_overs(folder)
         result = fit(
-            model, dataset.train, settings, folder=folder, log=log,
+            model, dataset.train, settings, folder=folder, log=log, stop=stop,
             validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
         )  # fmt: skip
         trained = save_trained(model, settings, result, dataset, source, folder / "trained")
@@ -113,24 +119,65 @@ def train_side_by_side(
     """Train several models on the CPU, ``jobs`` at a time, each with one thread.
 
     Small models use one core well and two badly, and with one thread the result is the same for any number of jobs.
-    ``listener`` crosses to other processes.
+    ``listener`` crosses to other processes. Interrupted, all keep a checkpoint before this ends.
     """
-    # Workers are kept between calls, and may be in another folder than we are now.
-    calls = (
-        delayed(_train_with_one_thread)(run.path.resolve(), name, origin(source), settings.as_dict(), listener)
-        for name, settings in wanted.items()
-    )
-    Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)
+    with TemporaryDirectory(prefix="relens-") as folder:
+        stop = Path(folder) / "stop"
+        with Interruption(stop.touch):
+            # Workers are kept between calls, and may be in another folder than we are now.
+            calls = (
+                delayed(_train_with_one_thread)(
+                    run.path.resolve(), name, origin(source), settings.as_dict(), listener, stop, os.getpid()
+                )
+                for name, settings in wanted.items()
+            )
+            try:
+                Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)
+            except BrokenExecutor:
+                if not stop.exists():
+                    raise
+                # Ctrl-C reaches workers, too, and ends those that are still being started.
+        if stop.exists():
+            raise KeyboardInterrupt
 
 
 def _train_with_one_thread(
-    run_path: Path, name: str, source: str, settings: dict[str, Any], listener: Listener
+    run_path: Path, name: str, source: str, settings: dict[str, Any], listener: Listener, stop: Path, parent: int
 ) -> None:
+    """Train a model until it is complete or the file ``stop`` is there; an interruption here makes that file.
+
+    It must not be raised: the process ``parent`` would kill the other workers before they have kept a checkpoint.
+    """
+    if os.getpid() != parent:
+        signal.signal(signal.SIGINT, lambda number, frame: None)  # between trainings the parent alone decides
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        folder = Run.open(run_path).model_path(name)
-        asked = TrainSettings.from_dict(settings)
-        train_model(load(source), source, asked, folder, device=torch.device("cpu"), log=partial(listener, name))
+        if not stop.exists():
+            folder = Run.open(run_path).model_path(name)
+            asked, log = TrainSettings.from_dict(settings), partial(listener, name)
+            train_model(load(source), source, asked, folder, device=torch.device("cpu"), log=log, stop=stop.exists)
+    except KeyboardInterrupt:
+        stop.touch()
     finally:
         torch.set_num_threads(threads)
+
+
+def standing(run: Run, name: str, settings: TrainSettings) -> str:
+    """Say how far the training of a model is: ``complete``, ``step 800 of 1,000``, or nothing where it has to begin."""
+    folder = run.model_path(name)
+    if (folder / "trained").is_dir() and not (folder / AGAIN).exists():
+        return "complete"
+    step = newest_step(folder)
+    return f"step {step:,} of {settings.steps:,}" if step else ""
+
+
+@contextmanager
+def telling_what_is_kept(run: Run, settings: Mapping[str, TrainSettings]) -> Iterator[None]:
+    """Let an interruption say which models of a run are kept, and how far they are."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        found = {name: standing(run, name, asked) for name, asked in settings.items()}
+        kept = ", ".join(f"{name} ({how})" for name, how in found.items() if how)
+        raise KeyboardInterrupt(f"{run.path} keeps {kept or 'no model yet'}") from error

@@ -76,6 +76,7 @@ class Ensemble:
                 those of the evaluation.
         """
         run = run if isinstance(run, Run) else Run.open(run)
+        check_models(run)
         found = EnsembleWeights.load(run.default_weights(weights))
         dataset = _graph(run, found)
         _check_ranks(run, found)
@@ -211,6 +212,15 @@ def _check(top: int, known: str) -> None:
         raise InputError(f"top is {top}, expected at least 1: how many new answers to return")
     if known not in KNOWN:
         raise InputError(f"unknown way {known!r} to treat known facts; {nearest(known, KNOWN)}")
+
+
+def check_models(run: Run) -> None:
+    """Refuse a run that has ranks and no model, whatever its weights."""
+    if not run.model_names() and any(map(run.has_ranks, ("valid", "test"))):
+        raise InputError(
+            f"{run.path} holds ranks only, and predictions need the models that made them: `relens run DATASET` trains "
+            f"some. What ranks alone can tell you, `relens evaluate {run.path}` and `relens report {run.path}` do."
+        )
 
 
 def _graph(run: Run, weights: EnsembleWeights) -> Dataset:

@@ -1,9 +1,10 @@
 """Finding names by what a person has typed: the same, those that begin so or contain it, those that resemble it."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from heapq import nlargest
 from itertools import accumulate, islice
 
@@ -17,6 +18,12 @@ COMPARED = 300
 
 SHARING = 2000
 """Names that are looked at for each piece; one that more names share says little."""
+
+ALIKE = 0.6
+"""Least share of letters that a name has in common with a text that it resembles."""
+
+PART = 3
+"""Least letters of a text that names are offered for because they begin with it or contain it."""
 
 TYPED = 200
 """Characters of a text that are compared."""
@@ -60,11 +67,30 @@ class NameIndex:
         return list(found)
 
     def closest(self, typed: str) -> list[str]:
-        """Return the names that resemble a text most, as they are spelled, the most alike first."""
+        """Return a few names that somebody may have meant, as they are spelled, the likeliest first.
+
+        That is the same but for zeros before numbers; what begins with the text; what resembles it, the most alike
+        first; what contains it.
+        """
         wanted = typed[:TYPED].casefold()
         places = range(len(self._texts)) if len(self._texts) <= COMPARED else self._alike(wanted)
         by_text = {self._texts[place]: self._spelled[place] for place in places}
-        return [by_text[found] for found in get_close_matches(wanted, by_text, n=OFFERED, cutoff=0.6)]
+        alike = _by_likeness(wanted, by_text)
+        same = [text for text in alike if _without_zeros(text) == _without_zeros(wanted)]
+        found = dict.fromkeys(by_text[text] for text in same)
+        if len(wanted) >= PART:
+            found |= dict.fromkeys(islice(self._beginning(wanted), OFFERED))
+        found |= dict.fromkeys(by_text[text] for text in alike)
+        if len(wanted) >= PART:
+            found |= dict.fromkeys(self._spelled[place] for place in islice(self._places_with(wanted), OFFERED))
+        return list(found)[:OFFERED]
+
+    def _beginning(self, text: str) -> Iterator[str]:
+        """Yield the names that begin with a text, in order, as they are spelled."""
+        place = bisect_left(self._texts, text)
+        while place < len(self._texts) and self._texts[place].startswith(text):
+            yield self._spelled[place]
+            place += 1
 
     def _alike(self, wanted: str) -> Iterable[int]:
         """Return the places of the names that share most pieces with a text, a rare piece counting more."""
@@ -82,6 +108,22 @@ class NameIndex:
             place = bisect_right(self._begins, at) - 1
             yield place
             at = self._joined.find(text, self._begins[place + 1])
+
+
+def _by_likeness(wanted: str, texts: Iterable[str]) -> list[str]:
+    """Return the texts that resemble one, the most alike first, then in order."""
+    matcher = SequenceMatcher()
+    matcher.set_seq2(wanted)
+    ratios = {}
+    for text in texts:
+        matcher.set_seq1(text)
+        if matcher.real_quick_ratio() >= ALIKE and matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
+            ratios[text] = matcher.ratio()
+    return sorted(ratios, key=lambda text: (-ratios[text], text))
+
+
+def _without_zeros(text: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
 
 
 def _pieces(text: str) -> set[str]:

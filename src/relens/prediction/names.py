@@ -1,14 +1,15 @@
 """Names in: from what a person types to ids, with the closest names where none fits."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
 from relens.data.dataset import Dataset
-from relens.errors import DatasetError, InputError, nearest
-from relens.prediction.index import TYPED, NameIndex
+from relens.errors import DatasetError, InputError
+from relens.prediction.index import NameIndex
 
-LISTED = 13
-"""Names listed where a text resembles none; the last of them only shows that there are more."""
+LISTED = 12
+"""Names listed where a text resembles none."""
 
 
 class NoSuchNameError(DatasetError):
@@ -81,7 +82,23 @@ def _only(kind: str, kinds: str, text: str, index: NameIndex, labels: Sequence[s
             f"{len(found)} {kinds} are called {text!r}: {shown}. Give the label of one of them.", found
         )
     choices = index.closest(text)
-    raise NoSuchNameError(f"unknown {kind} {text!r}; {nearest(text[:TYPED], choices or labels[:LISTED])}", choices)
+    if choices:
+        hint = f"did you mean {' or '.join(map(repr, choices))}?"
+    else:
+        some = _of_all_kinds(labels)
+        hint = f"known are {', '.join(map(repr, some))}" + (", …" if len(some) < len(labels) else "")
+    raise NoSuchNameError(f"unknown {kind} {text!r}; {hint}", choices)
+
+
+def _of_all_kinds(labels: Sequence[str]) -> list[str]:
+    """Return a few labels that differ: one of each beginning, as in ``site_3_4``; where all begin alike, any."""
+    if len(labels) <= LISTED:
+        return list(labels)
+    kinds: dict[str, str] = {}
+    for label in labels:
+        kinds.setdefault(re.split(r"[\W\d_]", label, maxsplit=1)[0], label)
+    among = list(kinds.values()) if len(kinds) > 1 else labels
+    return [among[place * len(among) // LISTED] for place in range(LISTED)] if len(among) > LISTED else list(among)
 
 
 def the_direction(head: str | None, tail: str | None) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from joblib import Parallel, delayed
 
+from relens.data.candidates import Rows
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import open_npy
@@ -101,6 +102,7 @@ class Dense:
         answer_column: the answer's column of each query, (Q,).
         known: gives the columns to leave out for some of the queries; without it, ranks are taken as they are and
             scores are ranked among all candidates.
+        absent: gives the columns in which the queries at some rows have no candidate at all.
     """
 
     header: PackHeader
@@ -108,6 +110,13 @@ class Dense:
     matrices: Sequence[Matrix]
     answer_column: npt.NDArray[np.integer[Any]]
     known: Callable[[Queries], Known] | None = None
+    absent: Callable[[Rows], Known] | None = None
+
+    def left_out(self, rows: Rows) -> Known | None:
+        """Return the columns to leave out for the queries at ``rows``; None where none are."""
+        if self.absent is not None:
+            return self.absent(rows)
+        return None if self.known is None else self.known(self.header.queries[rows])
 
     @property
     def n_columns(self) -> int:
@@ -150,7 +159,8 @@ def check_shapes(dense: Dense) -> None:
     for matrix in dense.matrices:
         if matrix.dtype.kind not in ("iuf" if dense.kind == "ranks" else "f") or matrix.dtype.itemsize > 8:
             expected = "whole numbers" if dense.kind == "ranks" else "float16, float32 or float64"
-            raise RanksError(f"{matrix.place} holds {matrix.dtype}, expected {dense.kind} as {expected}")
+            remedy = ": use .astype('float32')" if dense.kind == "scores" and matrix.dtype.kind in "iub" else ""
+            raise RanksError(f"{matrix.place} holds {matrix.dtype}, expected {dense.kind} as {expected}{remedy}")
         if matrix.shape[0] != n_queries:
             raise RanksError(
                 f"{matrix.place} has rows for {matrix.shape[0]} queries, the query list of {split} has "
@@ -212,7 +222,7 @@ def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
 
 def _pack_tile(dense: Dense, tile: Sequence[npt.NDArray[Any]], rows: slice) -> PackedBlock:
     answer_column = dense.answer_column[rows]
-    known = None if dense.known is None else dense.known(dense.header.queries[rows])
+    known = dense.left_out(rows)
     if dense.kind == "scores":
         return pack_scores(tile, answer_column, known, dense.header.gap_scales)
     return pack_ranks(tile, answer_column) if known is None else rerank(tile, answer_column, known)

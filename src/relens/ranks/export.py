@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ SCALE_QUERIES = 64
 class Ranker:
     """Several models of one data set, on one device, that rank the same queries.
 
+    All entities compete but the known answers; where the data set has candidates, those alone compete and are scored.
     Models are switched to evaluation; scores are float32, never rounded further before they are ranked.
     """
 
@@ -36,38 +38,56 @@ class Ranker:
         self.models = {name: model.eval() for name, model in models.items()}
         self.dataset = dataset
         self.device = next(iter(models.values())).entity.device
-        self.known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-        self.block = max(1, memory_budget // (BYTES_PER_SCORE * len(models) * len(dataset.entities)))
+        n_columns = max(self.n_columns(split) for split in ("valid", "test"))
+        self.block = max(1, memory_budget // (BYTES_PER_SCORE * len(models) * n_columns))
+
+    @cached_property
+    def known(self) -> KnownAnswers:
+        """The known answers of all splits."""
+        dataset = self.dataset
+        return KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
+
+    def n_columns(self, split: str) -> int:
+        """Return how many candidates, the answer included, a query of a split has at the most."""
+        candidates = self.dataset.candidates.get(split)
+        return len(self.dataset.entities) if candidates is None else candidates.n_columns
 
     def fit_scales(self) -> npt.NDArray[np.float64]:
         """Return the scales of the score gaps, (N,), from an even sample of the validation queries."""
         queries = self.dataset.queries("valid")
-        sample = queries[:: max(1, len(queries) // SCALE_QUERIES) | 1]
-        parts = [sample[at : at + self.block] for at in range(0, len(sample), self.block)]
-        scores = np.concatenate([self._scores(part).cpu().numpy() for part in parts], axis=1)
-        return fit_gap_scales(list(scores), sample.answer, self.known.of(sample))
+        sample = np.arange(0, len(queries), max(1, len(queries) // SCALE_QUERIES) | 1)
+        parts = [
+            self._compared("valid", queries, sample[at : at + self.block]) for at in range(0, len(sample), self.block)
+        ]
+        scores = np.concatenate([part[0].cpu().numpy() for part in parts], axis=1)
+        answer = np.concatenate([part[1] for part in parts])
+        counts = np.concatenate([np.diff(part[2][0]) for part in parts])
+        known = np.concatenate([[0], np.cumsum(counts)]), np.concatenate([part[2][1] for part in parts])
+        return fit_gap_scales(list(scores), answer, known)
 
     def pack(
         self, split: str, path: Path, gap_scales: npt.NDArray[np.float64] | None, *, progress: Progress = SILENT
     ) -> PackedRanks:
-        """Rank a split's queries with all models, known answers left out, and keep the packed ranks at ``path``."""
+        """Rank a split's queries with all models, and keep the packed ranks at ``path``."""
         header = pack_header(self.dataset, tuple(self.models), split, gap_scales)
         with (
-            PackWriter.open(path, header, len(self.dataset.entities)) as writer,
+            PackWriter.open(path, header, self.n_columns(split)) as writer,
             progress.task(f"ranking {split}", len(header.queries)) as advance,
         ):
-            for block in self._blocks(header.queries, gap_scales):
+            for block in self._blocks(split, header.queries, gap_scales):
                 writer.append(block)
                 advance(len(block.counts))
         return load(path)
 
-    def _blocks(self, queries: Queries, gap_scales: npt.NDArray[np.float64] | None) -> Iterator[PackedBlock]:
+    def _blocks(
+        self, split: str, queries: Queries, gap_scales: npt.NDArray[np.float64] | None
+    ) -> Iterator[PackedBlock]:
         """Yield packed blocks; when memory runs out, blocks become half as large."""
         at = 0
         while at < len(queries):
-            here = queries[at : at + self.block]
+            here = np.arange(at, min(at + self.block, len(queries)))
             try:
-                block = pack_on_device(self._scores(here), here.answer, self.known.of(here), gap_scales)
+                block = pack_on_device(*self._compared(split, queries, here), gap_scales)
             except torch.OutOfMemoryError:
                 if self.block == 1:
                     raise
@@ -77,9 +97,19 @@ class Ranker:
             yield block
             at += len(here)
 
-    def _scores(self, queries: Queries) -> Tensor:
-        """Return the scores of all candidates, (N, b, E) float32."""
-        return torch.stack([score_queries(model, queries) for model in self.models.values()])
+    def _compared(
+        self, split: str, queries: Queries, rows: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, npt.NDArray[np.int32], Known]:
+        """Return the scores of the queries at ``rows`` (N, b, C), the answers' columns (b,), and those to leave out."""
+        here, candidates = queries[rows], self.dataset.candidates.get(split)
+        if candidates is None:
+            return self._scores(here), here.answer, self.known.of(here)
+        scores = self._scores(here, candidates.columns(rows, here.answer))
+        return scores, np.zeros_like(here.answer), candidates.absent(rows)
+
+    def _scores(self, queries: Queries, columns: npt.NDArray[np.int32] | None = None) -> Tensor:
+        """Return the scores of all entities, (N, b, E) float32, or of those in ``columns`` (b, C)."""
+        return torch.stack([score_queries(model, queries, columns) for model in self.models.values()])
 
 
 @dataclass(frozen=True)
@@ -95,19 +125,25 @@ class ModelScorer:
 
 
 @torch.no_grad()
-def score_queries(model: KGEModel, queries: Queries) -> Tensor:
+def score_queries(model: KGEModel, queries: Queries, columns: npt.NDArray[np.int32] | None = None) -> Tensor:
     """Return the scores of all candidates of some queries, (b, E) float32, where the model is.
 
-    They are computed in batches of one shape, so that they do not depend on what else is asked.
+    With ``columns`` (b, C), each query's candidates are the entities in its row, and the result is (b, C).
+    Scores are computed in batches of one shape, so that they do not depend on what else is asked.
     """
-    rows = batch_rows(model.n_entities)
+    # Rows of the table are copied for each query where it has candidates of its own.
+    rows = batch_rows(model.n_entities if columns is None else columns.shape[1] * model.entity.shape[1])
     device = model.entity.device
     filled = torch.arange(-(-len(queries) // rows) * rows, device=device).clamp_(max=len(queries) - 1)
     anchor = torch.as_tensor(queries.anchor, device=device).long()[filled]
     relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()[filled]
-    batches = zip(torch.split(anchor, rows), torch.split(relation, rows), strict=True)
-    scores = torch.cat([model.score(model.encode(*batch)).float() for batch in batches])
-    return scores[: len(queries)]
+    batches = zip(torch.split(anchor, rows), torch.split(relation, rows), torch.split(filled, rows), strict=True)
+    chosen = None if columns is None else torch.as_tensor(columns, device=device)
+    scores = [
+        model.score(model.encode(anchors, relations), None if chosen is None else chosen[place].long()).float()
+        for anchors, relations, place in batches
+    ]
+    return torch.cat(scores)[: len(queries)]
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ are exact for every α ≥ 0, α ≠ 0, every subset of the models and every str
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class PackedRanks:
             the sign of the raw difference, (N, K) int32; None where only ranks are known.
         gap_scales: raw score difference of one unit of ``gaps``, (N,) float64.
         cardinalities: class of each relation (``1-1``, ``1-N``, ``N-1``, ``N-N``), (R,); empty where unknown.
+        source: the store that all of this was loaded from; None for anything else.
     """
 
     models: tuple[str, ...]
@@ -66,6 +68,7 @@ class PackedRanks:
     gaps: npt.NDArray[np.int32] | None = None
     gap_scales: npt.NDArray[np.float64] | None = None
     cardinalities: tuple[str, ...] = ()
+    source: Path | None = None
 
     @property
     def n_models(self) -> int:
@@ -112,6 +115,7 @@ class PackedRanks:
             contested=self.contested[index],
             gaps=None if self.gaps is None else self.gaps[index],
             gap_scales=None if self.gap_scales is None else self.gap_scales[index],
+            source=None,
         )
 
     def select_queries(self, index: npt.NDArray[np.integer[Any]]) -> "PackedRanks":
@@ -128,4 +132,5 @@ class PackedRanks:
             offsets=offsets,
             contested=np.take(self.contested, rows, axis=1),
             gaps=None if self.gaps is None else np.take(self.gaps, rows, axis=1),
+            source=None,
         )

@@ -39,18 +39,24 @@ class LabelTable:
 
     def queries(self, numbering: Numbering) -> Queries:
         """Look the labels up; entities without labels are given by their numbers, which are their columns."""
-        entities = numbering.entities
+        entities, hint = numbering.entities, ""
         if entities is None:
+            hint = (
+                " Without a data set, entities are the numbers of their columns: name the data set whose labels these "
+                "are with --data, or list the labels in entities.txt beside this file."
+            )
             entities = Vocabulary("entity", tuple(str(column) for column in range(len(numbering.entity_of))))
         kinds = (entities, numbering.relations, Vocabulary("direction", DIRECTIONS), entities)
-        return _queries([self._ids(column, kind) for column, kind in zip(self.columns, kinds, strict=True)])
+        hints = (hint, "", "", hint)
+        return _queries([self._ids(*column) for column in zip(self.columns, kinds, hints, strict=True)])
 
-    def _ids(self, labels: Sequence[str], vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
+    def _ids(self, labels: Sequence[str], vocabulary: Vocabulary, hint: str) -> npt.NDArray[np.int32]:
         try:
             return vocabulary.ids_of(labels)
         except DatasetError as error:
             row = next(row for row, label in enumerate(labels) if label not in vocabulary)
-            raise RanksError(f"{self.path}, query {row}: {error}") from error
+            problem = f"unknown entity {labels[row]!r}." if hint else str(error)
+            raise RanksError(f"{self.path}, query {row}: {problem}{hint}") from error
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,8 @@ def find_query_file(folder: Path, split: str) -> QueryTable:
     names = [f"{split}_queries{ending}" for ending in (".tsv", ".npy")]
     found = [folder / name for name in names if (folder / name).is_file()]
     if len(found) != 1:
-        problem = "has both" if found else "has neither"
-        raise RanksError(f"{folder} {problem} {' and '.join(names)}: expected one file with the queries of {split}.")
+        problem = "has both {} and {}" if found else "has neither {} nor {}"
+        raise RanksError(f"{folder} {problem.format(*names)}: expected one file with the queries of {split}.")
     return read_query_file(found[0])
 
 

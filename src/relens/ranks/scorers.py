@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from relens.data.candidates import Candidates
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.data.queries import DIRECTIONS, Queries
@@ -51,8 +52,9 @@ def pack_scorers(
     memory_budget: int = MEMORY_BUDGET,
     progress: Progress = SILENT,
 ) -> dict[str, PackedRanks]:
-    """Rank the queries of valid and test with all scorers at once, known answers left out; keep the packed ranks.
+    """Rank the queries of valid and test with all scorers at once, and keep the packed ranks.
 
+    All entities compete but the known answers; where the data set has candidates of its own, those alone compete.
     Blocks of queries go through every scorer, one block at a time, in order and in one thread.
 
     Args:
@@ -67,8 +69,7 @@ def pack_scorers(
         The packed ranks by split, memory-mapped.
     """
     check_models(list(scorers))
-    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
-    sources = {split: _source(scorers, dataset, split, known) for split in SPLITS}
+    sources = {split: _source(scorers, dataset, split, memory_budget) for split in SPLITS}
     if gaps:
         scales = fit_scales(sources["valid"])
         sources = {
@@ -83,19 +84,26 @@ def pack_scorers(
 def pack_header(
     dataset: Dataset, models: tuple[str, ...], split: str, gap_scales: npt.NDArray[np.float64] | None = None
 ) -> PackHeader:
-    """Return what the pack of a split says beside its ranks, where all entities compete and known answers do not."""
+    """Return what the pack of a split says beside its ranks.
+
+    All entities compete but the known answers; where the data set has candidates for the split, those alone.
+    """
     everything = np.concatenate(list(dataset.splits.values()))
+    provenance = Provenance(dataset.name, dataset.fingerprint, split, tuple(dataset.splits))
+    if split in dataset.candidates:
+        filtered = dataset.candidates[split].filter_splits
+        provenance = replace(provenance, filter_splits=filtered, candidates="sampled")
     return PackHeader(
         models=models,
         relations=dataset.relations.labels,
         queries=dataset.queries(split),
-        provenance=Provenance(dataset.name, dataset.fingerprint, split, tuple(dataset.splits)),
+        provenance=provenance,
         gap_scales=gap_scales,
         cardinalities=cardinality_classes(everything, len(dataset.relations)),
     )
 
 
-def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, known: KnownAnswers) -> Dense:
+def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_budget: int) -> Dense:
     """Return the scores of a split as matrices whose rows are computed when they are read."""
     header = pack_header(dataset, tuple(scorers), split)
     if not len(header.queries):
@@ -103,8 +111,14 @@ def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, known: 
             f"{dataset.name} has no triples in {split}: weights are searched on valid and judged on test, so both "
             f"need some. Hold some out of train."
         )
-    matrices = [_Rows(name, scorer, dataset, split, header.queries).matrix() for name, scorer in scorers.items()]
-    return Dense(header, "scores", matrices, header.queries.answer, known.of)
+    scores = [_Rows(name, scorer, dataset, split, header.queries) for name, scorer in scorers.items()]
+    if split in dataset.candidates:
+        candidates = dataset.candidates[split]
+        at_once = max(1, memory_budget // (16 * len(dataset.entities)))
+        matrices = [_Picked(rows, candidates, at_once).matrix() for rows in scores]
+        return Dense(header, "scores", matrices, np.zeros_like(header.queries.answer), absent=candidates.absent)
+    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
+    return Dense(header, "scores", [rows.matrix() for rows in scores], header.queries.answer, known.of)
 
 
 @dataclass(frozen=True)
@@ -156,3 +170,26 @@ class _Rows:
             f"{entities[column]!r} is {scores[row, column]}, expected a finite number. Leave the known answers to "
             f"relens instead of masking them, and check that training did not diverge."
         )
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """The scores of each query's own candidates, picked from those of all entities, ``at_once`` queries at a time."""
+
+    rows: _Rows
+    candidates: Candidates
+    at_once: int
+
+    def matrix(self) -> Matrix:
+        """Return the (Q, c + 1) matrix of the scores, the answer's in column 0; a first query tells their type."""
+        shape = len(self.rows.queries), self.candidates.n_columns
+        return Matrix(f"model {self.rows.name!r}", shape, self(0, 1).dtype, shape[1], self)
+
+    def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """Return the scores of the queries begin..end, (end - begin, c + 1)."""
+        parts = []
+        for first in range(begin, end, self.at_once):
+            here = slice(first, min(first + self.at_once, end))
+            columns = self.candidates.columns(here, self.rows.queries.answer[here])
+            parts.append(np.take_along_axis(self.rows(here.start, here.stop), columns, axis=1))
+        return np.concatenate(parts)

@@ -54,6 +54,7 @@ def read_scores(
     files = find_models(folder, "scores", models)
     matrices = {split: {name: Matrix.open(of[split]) for name, of in files.items()} for split in SPLITS}
     every_matrix = [matrix for of_split in matrices.values() for matrix in of_split.values()]
+    _check_entities(every_matrix, options.data)
     check_columns(every_matrix)
     tables = {split: find_query_file(folder, split) for split in SPLITS}
     if len({type(table) for table in tables.values()}) > 1:
@@ -89,6 +90,7 @@ def read_arrays(
     options = options or ArrayOptions()
     check_models(list(files))
     matrices = {name: Matrix.open(path) for name, path in files.items()}
+    _check_entities(list(matrices.values()), options.data)
     table = read_query_file(query_file)
     if other is None:
         relations = relation_vocabulary(table.relation_labels(), options.n_relations)
@@ -118,8 +120,17 @@ def fit_scales(dense: Dense) -> npt.NDArray[np.float64]:
         for row, values in zip(rows.tolist(), picked, strict=True):
             check_scores(matrix, values[None], row)
         sample.append(picked)
-    known = None if dense.known is None else dense.known(dense.header.queries[rows])
-    return fit_gap_scales(sample, dense.answer_column[rows], known)
+    return fit_gap_scales(sample, dense.answer_column[rows], dense.left_out(rows))
+
+
+def _check_entities(matrices: Sequence[Matrix], data: Dataset | None) -> None:
+    """Refuse a matrix without a column for each entity of the data set."""
+    for matrix in matrices:
+        if data is not None and matrix.file_columns != len(data.entities):
+            raise RanksError(
+                f"{matrix.place} has {matrix.file_columns} columns, the data set {data.name!r} has "
+                f"{len(data.entities)} entities: expected one column per entity. Export it again from that data set."
+            )
 
 
 def _dense(

@@ -1,4 +1,4 @@
-"""Simulated models with relation-dependent skill: for the demo, the tests and the benchmarks.
+"""Simulated models with relation-dependent skill: for `relens simulate`, the tests and the benchmarks.
 
 Every candidate has a plausibility that all models see through their own noise. The answer stands out by a level that
 depends on the query (easy or hard) and on how well the model handles the relation. Block by block, so

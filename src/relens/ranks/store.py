@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -140,7 +140,7 @@ def load(path: Path) -> PackedRanks:
     offsets = arrays["offsets"]
     if offsets[0] != 0 or offsets[-1] != manifest["n_contested"] or (np.diff(offsets) < 0).any():
         raise RanksError(f"{path / 'offsets.bin'} does not fit the manifest beside it. {REMEDY}")
-    return _packed(header, arrays)
+    return replace(_packed(header, arrays), source=path)
 
 
 def n_bytes(path: Path) -> int:

@@ -18,6 +18,7 @@ from relens.evaluation import Evaluation
 from relens.ranks.packed import TIE_RULE
 from relens.report.curves import Curve
 from relens.report.figures import LARGEST, curve_label, method_label
+from relens.report.highest import Highest, highest_row
 from relens.report.material import Material
 from relens.report.patterns import relation_patterns
 from relens.report.relations import ALPHA, MIN_QUERIES, RelationRow
@@ -26,6 +27,8 @@ from relens.significance import LEVEL
 
 GENERATOR = '<meta name="generator" content="relens'
 NOTHING = "–"
+ALL_UP_TO = 60
+"""Rows of the relations' table that are all shown at once; more scroll in a box."""
 _PACKAGES = ("numpy", "numba", "joblib", "matplotlib", "optuna", "scikit-learn", "torch")
 
 INPUT_NAMES = {name: f"ranks on the scale {name}" for name in INPUTS} | {"rank": "ranks", "score": "score gaps"}
@@ -64,6 +67,7 @@ def render(
         run=material.run,
         facts=facts(material),
         headline=headline(material),
+        highest=highest_sentence(highest_row(material), method_label(material.ensemble)),
         numbers=key_numbers(material, rows),
         level=_share(LEVEL),
         comparison=comparison_grid(material),
@@ -74,7 +78,9 @@ def render(
         simple=simple[0] if simple else "",
         models=material.test.models,
         rows=rows,
+        equal=any(row.equal for row in rows),
         largest=LARGEST,
+        all_up_to=ALL_UP_TO,
         n_relations=len({row.relation for row in rows}),
         min_queries=MIN_QUERIES,
         alpha=ALPHA,
@@ -111,20 +117,36 @@ def headline(material: Material) -> str:
     return f"{text}, {_mrr(abs(difference))} {word} {than} ({_p_of(p)})."
 
 
+def highest_sentence(found: Highest | None, ensemble: str) -> str:
+    """Name the row with the highest MRR where that is not the ensemble's, and say whether that could be chance."""
+    if found is None:
+        return ""
+    difference, p = found.paired.difference, found.paired.p_value
+    more = _mrr(difference) if difference >= 0.00005 else "less than 0.0001"
+    verdict = (
+        f"a paired test cannot tell the two apart ({_p_of(p)})"
+        if p >= ALPHA
+        else f"a paired test tells the two apart ({_p_of(p)}), but the row was picked on the queries it is tested on"
+    )
+    name, mrr = method_label(found.name), _mrr(found.mrr)
+    return f"The highest MRR in the table is that of {name}: {mrr}, {more} above {ensemble}; {verdict}."
+
+
 def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[str, str]]:
     """Return the figures at the top of the page: a number and what it is."""
     ours, best = material.evaluation(material.ensemble), material.evaluation(material.comparison.best_single)
     simple, tested = material.weights_of("simple"), [row for row in rows if row.paired is not None]
     numbers = [(_mrr(ours.overall.mrr), f"test MRR of {method_label(ours.name)}")]
     if ours.paired is not None:
-        relative = f"{ours.paired.difference / best.overall.mrr:+.1%}".replace("%", "\N{NO-BREAK SPACE}%")
+        relative = _minus(f"{ours.paired.difference / best.overall.mrr:+z.1%}".replace("%", "\N{NO-BREAK SPACE}%"))
         numbers.append((_signed(ours.paired.difference), f"over {best.name} ({relative})"))
     if simple is not None and simple[0] != ours.name:
         over = ours.overall.mrr - material.evaluation(simple[0]).overall.mrr
         numbers.append((_signed(over), f"over {method_label(simple[0])}: {_of_simple(material, simple[1])}"))
-    better = sum(row.significant and row.gain > 0 for row in tested)
-    worse = sum(row.significant and row.gain < 0 for row in tested)
-    numbers.append((f"{better} : {worse}", f"of {len(tested)} relations × directions clearly better : worse"))
+    if tested:
+        better = sum(row.significant and row.gain > 0 for row in tested)
+        worse = sum(row.significant and row.gain < 0 for row in tested)
+        numbers.append((f"{better} : {worse}", f"of {len(tested)} relations × directions clearly better : worse"))
     return numbers
 
 
@@ -142,20 +164,31 @@ def _of_simple(material: Material, simple: EnsembleWeights) -> str:
 def facts(material: Material) -> dict[str, str]:
     """Return what every number of the page must name."""
     evaluation = material.evaluation(material.ensemble)
-    provenance, overall = evaluation.provenance, evaluation.overall
+    provenance = evaluation.provenance
     return {
         "data set": provenance.dataset,
         "fingerprint": provenance.fingerprint,
         "split": provenance.split,
         "filter": " + ".join(provenance.filter_splits) or "as imported",
         "candidates": provenance.candidates,
-        "ties": f"{TIE_RULE} (a tied block shares its mean rank); were all ties won or lost, the MRR of "
-        f"{method_label(evaluation.name)} would be {_mrr(overall.mrr_optimistic)} or {_mrr(overall.mrr_pessimistic)}",
+        "ties": f"{TIE_RULE} (a tied block shares its mean rank); {_without_ties(evaluation)}",
         "grouping": evaluation.grouping,
         "seed": str(evaluation.seed),
         "resamples": _count(evaluation.resamples),
         "queries": f"{_count(material.valid.n_queries)} valid, {_count(material.test.n_queries)} test",
     }
+
+
+def _without_ties(evaluation: Evaluation) -> str:
+    """Say what the MRR would be were all ties won, and were all lost."""
+    name, won, lost = (
+        method_label(evaluation.name),
+        evaluation.overall.mrr_optimistic,
+        evaluation.overall.mrr_pessimistic,
+    )
+    if _mrr(won) == _mrr(lost):
+        return f"they do not matter here: won or lost, the MRR of {name} is {_mrr(won)}"
+    return f"the MRR of {name} would be {_mrr(won)} were all ties won, {_mrr(lost)} were all lost"
 
 
 def comparison_grid(material: Material) -> Grid:
@@ -258,13 +291,21 @@ def graph_grid(dataset: Dataset | None) -> Grid | None:
 
 
 def method_grid(material: Material) -> Grid:
-    """Return the settings of each method, as they were resolved."""
+    """Return the settings of each method, as they were resolved, and what cross-validation chose of them."""
     rows = []
     for name, weights in material.comparison.weights.items():
-        settings = {key: value for key, value in weights.settings.items() if key not in ("method", "cross_validation")}
-        chosen = "cross-validation chose input and shrinkage" if "cross_validation" in weights.settings else ""
-        rows.append((method_label(name), ", ".join(f"{key} {value}" for key, value in settings.items()), chosen))
-    return Grid(("method", "settings", ""), rows)
+        hidden = {"method", "cross_validation"} | (
+            {"grouping"} if weights.settings.get("method") == "simple" else set()
+        )
+        settings = ", ".join(f"{key} {value}" for key, value in weights.settings.items() if key not in hidden)
+        rows.append((method_label(name), settings, _chosen(weights.settings.get("cross_validation", {}))))
+    return Grid(("method", "settings", "chosen by cross-validation"), rows)
+
+
+def _chosen(tried: Mapping[str, Mapping[str, float]]) -> str:
+    """Name what cross-validation had a choice of; ``tried`` holds an MRR for each input and shrinkage."""
+    choices = (("input", len(tried)), ("shrinkage (kappa)", max(map(len, tried.values()), default=0)))
+    return " and ".join(what for what, n in choices if n > 1) or NOTHING
 
 
 def versions() -> dict[str, str]:
@@ -283,7 +324,11 @@ def _mrr(value: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return NOTHING if np.isnan(value) else f"{value:+z.4f}".replace("-", "−")
+    return NOTHING if np.isnan(value) else _minus(f"{value:+z.4f}")
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "−")
 
 
 def _count(value: int) -> str:

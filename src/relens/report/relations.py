@@ -58,6 +58,11 @@ class RelationRow:
         return int(np.argmax(self.mrr)) if self.test else None
 
     @property
+    def equal(self) -> bool:
+        """Whether the search left the models with equal weights: no others were better on validation."""
+        return self.own and all_equal(self.weights)
+
+    @property
     def significant(self) -> bool:
         """Whether the difference survives the adjustment."""
         return self.adjusted is not None and self.adjusted < ALPHA
@@ -120,6 +125,11 @@ def _with_tests(rows: list[RelationRow], tests: list[PairedTest | None]) -> list
     return [
         replace(row, paired=test, adjusted=found.get(i)) for i, (row, test) in enumerate(zip(rows, tests, strict=True))
     ]
+
+
+def all_equal(weights: Values) -> bool:
+    """Say whether several models have the same weight, (N,)."""
+    return len(weights) > 1 and bool(np.all(weights == weights[0]))
 
 
 def adjusted_p_values(p_values: Values) -> Values:

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -19,8 +19,23 @@ _VARIABLES = {INK: "var(--ink)", FAINT: "var(--faint)", RULE: "var(--rule)", ACC
 SERIES = (ACCENT, "#e08a00", "#009e73", "#cc6594", "#d55e00", "#4fa8dc")
 """Told apart by people with any kind of colour vision (after Okabe and Ito); markers differ as well."""
 MARKERS = ("o", "s", "^", "v", "P", "X", "<")
-WIDTH = 8.0
-"""Inches; the page scales figures to its column."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a figure is drawn on; the page scales it to its column.
+
+    Attributes:
+        width: inches.
+        narrow: whether there is no room for anything beside anything: labels stand above their rows, panels above
+            each other.
+    """
+
+    width: float
+    narrow: bool = False
+
+
+WIDE, NARROW = Sheet(8.0), Sheet(3.9, narrow=True)
 
 _STYLE: Any = {
     "axes.edgecolor": RULE,
@@ -67,11 +82,13 @@ class Drawing:
         name: of its files.
         alt: what there is to see, in words.
         svg: an ``<svg>`` element in the page's colours.
+        narrow: the same for a phone.
     """
 
     name: str
     alt: str
     svg: str
+    narrow: str
 
 
 @contextmanager
@@ -87,17 +104,22 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def keep(figure: "Figure", name: str, alt: str, folder: Path) -> Drawing:
-    """Write a figure as PNG and SVG below ``folder``, and return it as the page shows it."""
+def keep(draw: "Callable[[Sheet], Figure]", name: str, alt: str, folder: Path) -> Drawing:
+    """Draw a figure, write it as PNG and SVG below ``folder``, and return it as the page shows it, wide and narrow."""
+    figure = draw(WIDE)
     figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white", metadata={"Software": "relens"})
     figure.set_layout_engine("none")  # what the first drawing laid out stays
-    text = StringIO()
-    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Title": alt})
-    svg = text.getvalue()
+    svg = _svg(figure, alt)
     root = svg.index(">", svg.index("<svg")) + 1
     paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
     (folder / f"{name}.svg").write_text(f"{svg[:root]}{paper}{svg[root:]}", encoding="utf-8")
-    return Drawing(name, alt, _for_page(svg, name))
+    return Drawing(name, alt, _for_page(svg, name), _for_page(_svg(draw(NARROW), alt), f"{name}-narrow"))
+
+
+def _svg(figure: "Figure", alt: str) -> str:
+    text = StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Title": alt})
+    return text.getvalue()
 
 
 def _for_page(svg: str, name: str) -> str:

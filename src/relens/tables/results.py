@@ -16,11 +16,11 @@ MEASURES = {
     "queries": Column("queries", ",d"),
     "mrr": Column("MRR", ".4f", better="higher"),
     "hits_at_1": Column("Hit@1", ".4f", better="higher"),
-    "hits_at_3": Column("Hit@3", ".4f", better="higher"),
-    "hits_at_10": Column("Hit@10", ".4f", better="higher"),
-    "mean_rank": Column("MR", ",.1f", better="lower"),
-    "mrr_optimistic": Column("MRR optimistic", ".4f", better="higher"),
-    "mrr_pessimistic": Column("MRR pessimistic", ".4f", better="higher"),
+    "hits_at_3": Column("Hit@3", ".4f", better="higher", spare=3),
+    "hits_at_10": Column("Hit@10", ".4f", better="higher", spare=5),
+    "mean_rank": Column("MR", ",.1f", better="lower", spare=1),
+    "mrr_optimistic": Column("MRR optimistic", ".4f", better="higher", spare=4),
+    "mrr_pessimistic": Column("MRR pessimistic", ".4f", better="higher", spare=4),
 }
 COMPARED = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10", "mean_rank")
 INTERVAL = f"{LEVEL:.0%} interval"
@@ -74,10 +74,10 @@ def comparison_table(
         columns=(
             Column("method", align="left"),
             measures[0],
-            Column(INTERVAL, ".4f"),
+            Column(INTERVAL, ".4f", spare=6),
             *measures[1:],
             Column("Δ MRR", "+z.4f"),
-            Column("p", ".2g"),
+            Column("p", ".2g", spare=2),
         ),
         rows=(
             *(_comparison_row(evaluation) for evaluation in evaluations),

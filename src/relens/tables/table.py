@@ -3,11 +3,12 @@
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any, Literal, NamedTuple
 
 from rich import box
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -31,14 +32,22 @@ _LATEX_SPECIAL = str.maketrans(
 )
 
 
+_BREAKS = (" ,:;/|", " ,:;/|_.-=+")
+"""Characters that a line of a label may end with: the better ones, and those that will do."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column: ``spec`` formats its numbers, ``better`` says which of them win."""
+    """A column: ``spec`` formats its numbers, ``better`` says which of them win.
+
+    ``spare`` says when a narrow terminal does without it: the columns with the least number first, those with 0 never.
+    """
 
     heading: str
     spec: str = ""
     align: Literal["left", "right"] = "right"
     better: Literal["higher", "lower"] | None = None
+    spare: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,11 +99,14 @@ class Table:
     def to_text(self, width: int = 100, *, terminal: bool = False) -> str:
         """Render for ``width`` characters; best values are bold on a ``terminal`` and starred elsewhere.
 
-        Labels wrap where room is short, numbers never do: a table of many columns rather grows wider.
+        Labels wrap where room is short, numbers never do. On a terminal that is too narrow the columns to spare are
+        left out, which a line below says; a table of many columns rather grows wider elsewhere.
         """
-        cells = self.cells()
+        shown, left_out = self._fitting(width) if terminal else (self, ())
+        cells = shown.cells()
         starred = not terminal and any(cell.best for row in cells for cell in row)
-        table, least = self._rich_table(cells, starred)
+        least = shown._least_width(starred)
+        table = shown._rich_table(cells, starred, max(width, least))
         out = StringIO()
         console = Console(
             file=out,
@@ -104,7 +116,12 @@ class Table:
         )
         console.print(Text(self.title, style="bold" if terminal else ""), width=width)
         console.print(table, width=max(width, least))
-        for line in (self.caption, *self.notes, *(["* best of its column"] if starred else [])):
+        below = [self.caption, *self.notes]
+        if starred:
+            below.append("* best of its column")
+        if left_out:
+            below.append(f"left out for want of room: {', '.join(left_out)}; a wider terminal, a pipe or JSON has all")
+        for line in below:
             console.print(Text(line), width=width)
         return "\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n"))
 
@@ -181,27 +198,73 @@ class Table:
         """Say whether the summary rows begin at a row that has others above it."""
         return position > 0 and self.rows[position].spec is not None and self.rows[position - 1].spec is None
 
-    def _rich_table(self, cells: list[list[Cell]], starred: bool) -> tuple[RichTable, int]:
-        """Lay the cells out and return the least width they need; ``starred`` marks the best without bold type."""
+    def _fitting(self, width: int) -> tuple["Table", tuple[str, ...]]:
+        """Return the table without as many columns to spare as do not fit, and the headings of those."""
+        table = self
+        for spare in sorted({column.spare for column in self.columns} - {0}):
+            if table._least_width(starred=False) <= width:
+                break
+            kept = [i for i, column in enumerate(table.columns) if column.spare != spare]
+            table = replace(
+                table,
+                columns=tuple(table.columns[i] for i in kept),
+                rows=tuple(replace(row, values=tuple(row.values[i] for i in kept)) for row in table.rows),
+            )
+        return table, tuple(column.heading for column in self.columns if column not in table.columns)
+
+    def _widths(self, starred: bool) -> list[int]:
+        """Return the width that each column would like; ``starred`` leaves room for the mark of the best."""
+        cells = self.cells()
+        widths = []
+        for i, column in enumerate(self.columns):
+            mark = 1 if starred and any(row[i].best for row in cells) else 0
+            texts = [cell_len(row[i].text) + mark for row in cells]
+            widths.append(max([*texts, *map(cell_len, column.heading.split())], default=0))
+        return widths
+
+    def _least_width(self, starred: bool) -> int:
+        """Return the width below which numbers would break, or labels after fewer than ``MIN_LABEL_WIDTH`` letters."""
+        widths = zip(self.columns, self._widths(starred), strict=True)
+        return sum(COLUMN_GAP + (w if c.align == "right" else min(w, MIN_LABEL_WIDTH)) for c, w in widths) - 1
+
+    def _rich_table(self, cells: list[list[Cell]], starred: bool, width: int) -> RichTable:
+        """Lay the cells out for ``width`` characters; ``starred`` marks the best without bold type."""
+        widths = self._widths(starred)
+        labels = [i for i, column in enumerate(self.columns) if column.align == "left"]
+        while sum(widths) + COLUMN_GAP * len(widths) - 1 > width:
+            widest = max(labels, key=lambda i: widths[i], default=None)
+            if widest is None or widths[widest] <= MIN_LABEL_WIDTH:
+                break
+            widths[widest] -= 1
         table = RichTable(box=box.SIMPLE_HEAD, show_edge=False)
-        least = 0
-        texts: list[list[Text]] = [[] for _ in cells]
-        for position, column in enumerate(self.columns):
-            padding = " " if starred and any(row[position].best for row in cells) else ""
-            for row, shown in zip(cells, texts, strict=True):
-                text, _, best = row[position]
-                # Text, not str: rich would read the [tail] of a label as markup.
-                shown.append(Text(text + "*") if best and starred else Text(text + padding, "bold" if best else ""))
-            longest = max([*(len(row[position]) for row in texts), *(len(word) for word in column.heading.split())])
-            numeric = column.align == "right"
-            width = longest if numeric else None
-            table.add_column(Text(column.heading), justify=column.align, overflow="fold", width=width)
-            least += COLUMN_GAP + (longest if numeric else min(longest, MIN_LABEL_WIDTH))
-        for position, shown in enumerate(texts):
+        for column, room in zip(self.columns, widths, strict=True):
+            table.add_column(Text(column.heading), justify=column.align, overflow="fold", width=room)
+        padded = [" " if starred and any(row[i].best for row in cells) else "" for i in range(len(widths))]
+        for position, row in enumerate(cells):
             if self._begins_summary(position):
                 table.add_section()
-            table.add_row(*shown)
-        return table, least
+            # Text, not str: rich would read the [tail] of a label as markup.
+            table.add_row(
+                *(
+                    Text("\n".join(wrapped(text, room)) if label else text + ("*" if best and starred else padding),
+                         "bold" if best and not starred else "")
+                    for (text, label, best), room, padding in zip(row, widths, padded, strict=True)
+                )
+            )  # fmt: skip
+        return table
+
+
+def wrapped(label: str, width: int) -> list[str]:
+    """Break a label into lines of at most ``width`` characters, after a space, comma, colon or slash if it can be."""
+    lines = []
+    while cell_len(label) > width:
+        room = max(1, len(chop_cells(label, width)[0]))
+        # A space may hang over the edge: it is not seen.
+        ends = [max(label.rfind(c, 0, room + (c == " ")) for c in breaks) + 1 for breaks in _BREAKS]
+        end = next((end for end in ends if end > room // 3), room)
+        lines.append(label[:end].rstrip(" "))
+        label = label[end:]
+    return [*lines, label]
 
 
 def _show(value: Value, spec: str) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 from relens.errors import InputError
 from relens.files import read_json, whole_folder, write_json
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, RECORD = "tensors.safetensors", "state.json"
 NAME = re.compile(r"step-(\d{9})")
 LEFT_OVER = re.compile(r"\.step-\d{9}\..*\.(part|old)")
@@ -45,7 +45,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
     Each has a folder of its own: at no moment is there none.
     """
-    name = f"step-{checkpoint.step:09d}"
+    name = _name(checkpoint.step)
     if not (folder / name).exists():
         with whole_folder(folder / name) as aside:
             save_file({key: value.contiguous() for key, value in checkpoint.tensors.items()}, aside / TENSORS)
@@ -61,12 +61,18 @@ def remove_checkpoints(folder: Path, *, but: str | None = None) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def newest_step(folder: Path) -> int:
+    """Return the step of the newest checkpoint below a folder; 0 where there is none."""
+    names = (NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
+    return max((int(name[1]) for name in names if name), default=0)
+
+
 def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint | None:
     """Return the newest checkpoint below a folder, None where there is none; one of another run is refused."""
-    names = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
-    if not names:
+    step = newest_step(folder)
+    if not step:
         return None
-    path = folder / names[-1]
+    path = folder / _name(step)
     record = read_json(path / RECORD, "checkpoint")
     if record.get("format") != FORMAT:
         raise InputError(f"{path} has format {record.get('format')}, expected {FORMAT}: remove {folder} to start anew")
@@ -77,6 +83,10 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
         raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to go on without it.") from error
     _log.info("going on from step %d in %s", record["step"], path)
     return Checkpoint(record["step"], record["identity"], record["state"], tensors)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:09d}"
 
 
 def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from relens.models import build
 from relens.models.base import KGEModel
 from relens.seeding import generator
 from relens.training.checkpoint import newest_checkpoint, save_checkpoint
+from relens.training.interruption import Interruption
 from relens.training.journal import Journal, Record
 from relens.training.queries import TrainingQueries
 from relens.training.run import Ending, Run, isolated
@@ -64,12 +65,15 @@ def fit(
     log: Callable[[Record], None] = lambda record: None,
     folder: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    stop: Callable[[], bool] = lambda: False,
 ) -> FitResult:
     """Train a model, on its device, until the steps are taken, validation stalls or the loss diverges.
 
     The model ends with the parameters of its best validation. With a ``folder``, the log is written there as JSONL,
     and checkpoints after validations at least ``checkpoint_seconds`` apart: the same call goes on where a killed one
-    was. On the CPU the result depends on model, triples and settings alone, however often the run was interrupted.
+    was. Ctrl-C, a request to terminate, and ``stop`` leave one, too, before they end the run with a
+    ``KeyboardInterrupt``. On the CPU the result depends on model, triples and settings alone, however often the run was
+    interrupted.
 
     Args:
         model: as ``new_model`` made it; ``model.entity.device`` is where it is trained.
@@ -79,30 +83,46 @@ def fit(
         log: is handed each record of the log.
         folder: for log and checkpoints; None for neither.
         checkpoint_seconds: between checkpoints, at least.
+        stop: is asked before each step whether to stop.
     """
     device = model.entity.device
     identity = {**settings.as_dict(), "triples": _digest(triples, model)}
-    with isolated(settings, device):
+    with isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)
         run = Run(model.train(), TrainingQueries.of(facts, model.n_entities, model.n_relations), settings)
         if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
             run.resume(checkpoint)
-        journal, saved = Journal(folder, log, step=run.step), time.perf_counter()
-        while run.ending is None:
-            run.advance()
-            due = run.step % settings.validate_every == 0 or run.step == settings.steps
-            if not due and run.step % settings.log_every:
-                continue
-            record = run.record()
-            if due and record.loss is not None:
-                mrr = validate(model)
-                run.validated(mrr)
-                record = replace(record, mrr=mrr, seconds=run.seconds)
-            journal.write(record)
-            run.mark()
-            if folder is not None and due and time.perf_counter() - saved >= checkpoint_seconds:
+        journal, saved = Journal(folder, log, step=run.marked_step), time.perf_counter()
+
+        def keep() -> None:
+            if folder is not None and run.step:
                 save_checkpoint(folder, run.checkpoint(identity))
-                saved = time.perf_counter()
+
+        while True:
+            if interruption.asked or stop():
+                keep()
+                raise KeyboardInterrupt
+            due = run.step % settings.validate_every == 0 or run.step == settings.steps
+            # A run that was interrupted in a validation has not recorded the step it goes on from.
+            if run.step > run.marked_step and (due or run.step % settings.log_every == 0):
+                record = run.record()
+                if due and record.loss is not None:
+                    try:
+                        with interruption.at_once():
+                            mrr = validate(model)
+                    except KeyboardInterrupt:
+                        keep()
+                        raise
+                    run.validated(mrr)
+                    record = replace(record, mrr=mrr, seconds=run.seconds)
+                journal.write(record)
+                run.mark()
+                if due and time.perf_counter() - saved >= checkpoint_seconds:
+                    keep()
+                    saved = time.perf_counter()
+            if run.ending is not None:
+                break
+            run.advance()
     return _finish(run)
 
 

@@ -50,7 +50,10 @@ def adversarial_weights(negative: Tensor, known: Tensor, *, alpha: float, mask_f
 
 
 def one_vs_all(scores: Tensor, answer: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of each row's answer (B,) among all entities, (B,), for scores (B, E)."""
+    """Return the cross-entropy of each row's answer (B,) among all entities, (B,), for scores (B, E).
+
+    What is asked for may as well be relations.
+    """
     return cross_entropy(scores, answer, reduction="none", label_smoothing=label_smoothing)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
@@ -38,10 +39,13 @@ def _answers(
     """Return the objective of queries with one answer each; the penalty is not weighted by row."""
     encoded = model.encode(queries.anchor[examples], queries.relation[examples], drop)
     losses = rows_loss(model, queries, settings, drop, encoded, examples)
+    if settings.relation_weight:
+        losses = losses + settings.relation_weight * _relations(model, queries, drop, examples)
     loss = weighted_mean(losses, queries.weight[examples] if settings.row_weights else None)
     if settings.regulariser is None:
         return loss
-    rows = Rows(encoded.vector, encoded.rows, drop(lookup(model.entity, queries.answer[examples])), model.entity)
+    answers = drop(lookup(model.entity, queries.answer[examples]))
+    rows = Rows(encoded.vector, encoded.rows, answers, model.entity, model.relation)
     return loss + settings.regulariser_weight * REGULARISERS[settings.regulariser](rows)
 
 
@@ -74,6 +78,19 @@ def _one_vs_all(
     return one_vs_all(model.score(encoded, None, drop), queries.answer[examples], settings.label_smoothing)
 
 
+def _relations(model: KGEModel, queries: TrainingQueries, drop: Drop, examples: Tensor) -> Tensor:
+    """Return the cross-entropy of each query's relation among the rows of the relation table, given both ends, (B,).
+
+    Where both directions share rows, the query is turned into its triple first: rows then are relations, and otherwise
+    directed relations.
+    """
+    anchor, answer = queries.anchor[examples], queries.answer[examples]
+    row, sign = model.relation_rows(queries.relation[examples])
+    turned = sign.squeeze(1) < 0
+    head, tail = torch.where(turned, answer, anchor), torch.where(turned, anchor, answer)
+    return one_vs_all(model.score_relations(head, tail, drop), row)
+
+
 def _pairs(model: KGEModel, queries: TrainingQueries, settings: TrainSettings, drop: Drop, examples: Tensor) -> Tensor:
     """Return the objective of distinct pairs (anchor, relation), each with all its answers."""
     rows = queries.pair[examples]
@@ -81,5 +98,5 @@ def _pairs(model: KGEModel, queries: TrainingQueries, settings: TrainSettings, d
     losses = k_vs_all(model.score(encoded, None, drop), queries.all_answers(examples), settings.label_smoothing)
     if settings.regulariser is None:
         return losses.mean()
-    rows_seen = Rows(encoded.vector, encoded.rows, model.entity[:0], model.entity)
+    rows_seen = Rows(encoded.vector, encoded.rows, model.entity[:0], model.entity, model.relation)
     return losses.mean() + settings.regulariser_weight * REGULARISERS[settings.regulariser](rows_seen)

@@ -1,4 +1,4 @@
-"""Regularisers: penalties on the looked-up rows of the positives, averaged over the batch."""
+"""Regularisers: penalties on the looked-up rows of the positives, averaged over the batch, or on whole tables."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,12 +15,14 @@ class Rows(NamedTuple):
         inputs: looked-up (dropped-out) anchor and relation rows, (B, …) each.
         answers: looked-up (dropped-out) rows of the answers, (B, d).
         table: all entities, (E, d).
+        relations: the relation table, (R, …) or (2R, …).
     """
 
     vector: Tensor
     inputs: tuple[Tensor, ...]
     answers: Tensor
     table: Tensor
+    relations: Tensor
 
 
 Penalty = Callable[[Rows], Tensor]
@@ -55,6 +57,11 @@ def entity_norms(rows: Rows) -> Tensor:
     return norms.mean()
 
 
+def table_cubes(rows: Rows) -> Tensor:
+    """AutoBLM: a third of the cubes of the sizes of all entries of both tables, in the batch or not, entities twice."""
+    return (rows.relations.abs().pow(3).sum() + 2 * rows.table.abs().pow(3).sum()) / 3
+
+
 def _total(parts: list[Tensor]) -> Tensor:
     return torch.stack(parts).sum()
 
@@ -65,4 +72,5 @@ REGULARISERS: dict[str, Penalty] = {
     "dura": dura,
     "n3": n3,
     "norms": entity_norms,
+    "cubes": table_cubes,
 }

@@ -31,6 +31,7 @@ class Run:
         ending: why the run is over; None while it is not.
         best_step: step of the best validation so far; 0 where there was none.
         best_mrr: its MRR; None where there was none.
+        marked_step: step of the last ``mark``.
     """
 
     def __init__(self, model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> None:
@@ -47,7 +48,7 @@ class Run:
         self._rate, self._validations_since_best = math.nan, 0
         self._best = {name: value.detach().clone() for name, value in model.state_dict().items()}
         self._seconds_before, self._began = 0.0, time.perf_counter()
-        self._marked_step, self._marked = 0, self._began
+        self.marked_step, self._marked = 0, self._began
 
     def advance(self) -> None:
         """Take one step, at the learning rate the schedule has for it."""
@@ -64,17 +65,18 @@ class Run:
 
     def record(self) -> Record:
         """Return a record of the steps since ``mark``; a loss that is no finite number ends the run."""
-        loss = float(self._take_step.total) / (self.step - self._marked_step)
+        loss = float(self._take_step.total) / (self.step - self.marked_step)
         if not math.isfinite(loss):
             self.ending = "diverged"
-        examples = (self.step - self._marked_step) * self._settings.batch
+        examples = (self.step - self.marked_step) * self._settings.batch
         pace = examples / max(time.perf_counter() - self._marked, 1e-9)
-        return Record(self.step, loss if math.isfinite(loss) else None, None, self._rate, pace, self.seconds)
+        rate = self._schedule.rate(self.step - 1)
+        return Record(self.step, loss if math.isfinite(loss) else None, None, rate, pace, self.seconds)
 
     def mark(self) -> None:
         """Begin the steps of the next record."""
         self._take_step.total.zero_()
-        self._marked_step, self._marked = self.step, time.perf_counter()
+        self.marked_step, self._marked = self.step, time.perf_counter()
 
     def validated(self, mrr: float) -> None:
         """Take note of a validation: keep the parameters if they are the best so far, lower the rate or stop."""
@@ -97,7 +99,7 @@ class Run:
         return self._seconds_before + time.perf_counter() - self._began
 
     def checkpoint(self, identity: dict[str, Any]) -> Checkpoint:
-        """Return everything needed to go on; call it right after ``mark``."""
+        """Return everything needed to go on, from any step."""
         state = {
             "schedule": self._schedule.state(),
             "best_step": self.best_step,
@@ -105,6 +107,8 @@ class Run:
             "ending": self.ending,
             "validations_since_best": self._validations_since_best,
             "seconds": self.seconds,
+            "marked_step": self.marked_step,
+            "seconds_since_mark": time.perf_counter() - self._marked,
         }
         tensors = {
             **{f"model.{name}": value for name, value in self._model.state_dict().items()},
@@ -112,13 +116,16 @@ class Run:
             **{f"optimiser.{name}": value for name, value in optimiser_tensors(self._optimiser).items()},
             **{f"random.{name}": value for name, value in _random_states(self._device).items()},
             "pending": self._batches.pending(),
+            "total": self._take_step.total,
         }
         return Checkpoint(self.step, identity, state, tensors)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
         state = checkpoint.state
-        self.step = self._marked_step = checkpoint.step
+        self.step, self.marked_step = checkpoint.step, state["marked_step"]
+        self._marked -= state["seconds_since_mark"]
+        self._take_step.total.copy_(checkpoint.tensors["total"])
         self.best_step, self.best_mrr, self.ending = state["best_step"], state["best_mrr"], state["ending"]
         self._validations_since_best, self._seconds_before = state["validations_since_best"], state["seconds"]
         self._schedule.restore(state["schedule"])

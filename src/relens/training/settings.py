@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from relens.errors import InputError, nearest
+from relens.models import relation_scorers
 from relens.models.initialisers import INITIALISERS
 from relens.training.regularisers import REGULARISERS
 
@@ -28,6 +29,8 @@ class TrainSettings:
         alpha: temperature of the adversarial weights of ``bce_adv``.
         mask_first: keep known answers out of the adversarial softmax, instead of masking after it.
         regulariser: name in ``REGULARISERS``, times ``regulariser_weight``.
+        relation_weight: of a further loss, the cross-entropy of each triple's relation among all, given head and tail;
+            for models that score relations.
         dropout: of looked-up embeddings.
         label_smoothing: of ``1vsall`` and ``kvsall``.
         row_weights: weigh queries by how rare they are (subsampling weights).
@@ -56,6 +59,7 @@ class TrainSettings:
     mask_first: bool = False
     regulariser: str | None = None
     regulariser_weight: float = 0.0
+    relation_weight: float = 0.0
     dropout: float = 0.0
     label_smoothing: float = 0.0
     row_weights: bool = False
@@ -106,6 +110,16 @@ class TrainSettings:
                 f"regulariser is {self.regulariser} with the loss kvsall, whose examples have many answers: "
                 f"set regulariser=none or another loss"
             )
+        if self.relation_weight and self.loss == "kvsall":
+            raise InputError(
+                f"relation_weight is {self.relation_weight} with the loss kvsall, whose examples have many answers: "
+                f"set relation_weight=0 or another loss"
+            )
+        if self.relation_weight and self.model not in relation_scorers():
+            raise InputError(
+                f"relation_weight is {self.relation_weight}, but {self.model} cannot score relations; "
+                f"{', '.join(relation_scorers())} can: set relation_weight=0 or train one of them"
+            )
         if (self.schedule == "steps") != bool(self.milestones):
             raise InputError(
                 f"schedule is {self.schedule} and milestones are {list(self.milestones)}: the schedule steps needs "
@@ -146,6 +160,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "pool_rows": (1, 2**24),
     "alpha": (0.0, 1e3),
     "regulariser_weight": (0.0, 1e6),
+    "relation_weight": (0.0, 1e6),
     "dropout": (0.0, 0.99),
     "label_smoothing": (0.0, 0.99),
     "lr": (1e-12, 1e3),

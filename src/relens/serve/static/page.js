@@ -167,7 +167,11 @@ function showError(error, question) {
     const wrongRelation = question.relation && !known.has(question.relation);
     return step({ ...question, [wrongRelation ? "relation" : "anchor"]: label }, label, { class: "chip" });
   });
-  at("message").replaceChildren(element("span", { text: error.message }), ...links);
+  say(error.message, ...links);
+}
+
+function say(text, ...links) {
+  at("message").replaceChildren(element("span", { text }), ...links);
   at("message").hidden = false;
 }
 
@@ -194,17 +198,25 @@ function showPrediction(prediction, question) {
   const shown = { side: direction, anchor: name ?? anchor, relation };
   at("result-title").textContent = sentence(shown);
   const models = Object.keys(weights);
-  at("result-note").textContent =
-    `${answers.length ? `The best ${answers.length}` : "No answer"} of ${candidates.toLocaleString("en")} candidates` +
-    (question.known === "drop" ? ", known facts left out." : ".");
-  const confident = answers.some((answer) => answer.confidence !== null);
-  at("answers").tHead.replaceChildren(head(models, weights, confident));
+  at("result-note").textContent = counted(answers, candidates, question.known === "drop");
+  at("answers").tHead.replaceChildren(head(models, weights));
   at("answers").tBodies[0].replaceChildren(
-    ...answers.map((answer) => row(answer, { question, models, weights, candidates, confident })),
+    ...answers.map((answer) => row(answer, { question, models, weights, candidates })),
   );
   at("answers").hidden = at("reading").hidden = answers.length === 0;
-  at("reading-confidence").hidden = !confident;
   at("result").hidden = false;
+}
+
+// Known facts are no candidates: they are counted apart, and each is ranked among the candidates alone.
+function counted(answers, candidates, dropped) {
+  const known = answers.filter((answer) => answer.known).length;
+  const fresh = answers.length - known;
+  const best = `${fresh ? `The best ${fresh}` : "None"} of ${candidates.toLocaleString("en")} new candidates`;
+  if (dropped) return `${best}; known facts are left out.`;
+  if (!known) return `${best}; no known facts.`;
+  const facts = known === 1 ? "1 known fact" : `${known} known facts`;
+  return `${best}, and ${facts}, marked. A known fact is ranked as if the other known ones were not there, ` +
+    "so its rank can be that of a new answer, too.";
 }
 
 function percent(share) {
@@ -212,9 +224,9 @@ function percent(share) {
   return `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
 }
 
-function head(models, weights, confident) {
+function head(models, weights) {
   const cells = [element("th", { scope: "col", class: "rank", text: "#" }), element("th", { scope: "col", text: "answer" })];
-  if (confident) cells.push(element("th", { scope: "col", class: "confidence", text: CONFIDENCE }));
+  cells.push(element("th", { scope: "col", class: "confidence", text: CONFIDENCE }));
   models.forEach((model, place) => {
     const share = element("span", { class: "share", text: percent(weights[model]) });
     cells.push(element("th", { scope: "col", class: `vote model-${place % 8}` }, element("span", { text: model }), " ", share));
@@ -223,16 +235,14 @@ function head(models, weights, confident) {
 }
 
 function row(answer, context) {
-  const { question, models, confident } = context;
+  const { question, models } = context;
   const cells = [element("td", { class: "rank", text: answer.rank }), element("th", { scope: "row", class: "answer" })];
   const link = walk(answer, question);
   cells[1].append(link);
   if (answer.name) cells[1].append(element("small", { class: "quiet", text: answer.entity }));
   if (answer.known) cells[1].append(element("span", { class: "known", text: `known: ${answer.known}` }));
-  if (confident) {
-    const text = answer.confidence === null ? "–" : percent(answer.confidence);
-    cells.push(element("td", { class: "confidence", text, "data-name": CONFIDENCE }));
-  }
+  const confidence = answer.confidence === null ? "–" : percent(answer.confidence);
+  cells.push(element("td", { class: "confidence", text: confidence, "data-name": CONFIDENCE }));
   const votes = new Map(answer.votes.map((vote) => [vote.model, vote]));
   models.forEach((model, place) => cells.push(vote(votes.get(model), model, place, context)));
   return element("tr", { class: answer.known ? "is-known" : undefined }, ...cells);
@@ -298,18 +308,23 @@ async function suggestRelations(typed) {
   }));
 }
 
-function askIfComplete() {
+// `pressed`: the question was sent off, so that what it lacks must be said; taking a suggestion just leads on.
+function askIfComplete(pressed) {
   const question = fromForm();
-  if (question.anchor && question.relation) go(question);
-  else at(question.anchor ? "relation" : "entity").focus();
+  if (question.anchor && question.relation) return go(question);
+  const given = question.side === "tail" ? "head" : "tail";
+  const lacking = [!question.anchor && `a ${given}`, !question.relation && "a relation"].filter(Boolean).join(" and ");
+  if (pressed) say(`Name ${lacking} first: begin to type, and choose from the list.`);
+  else at("message").hidden = true;
+  at(question.anchor ? "relation" : "entity").focus();
 }
 
 function begin() {
-  new Combobox(at("entity"), suggestEntities, askIfComplete);
-  new Combobox(at("relation"), suggestRelations, askIfComplete);
+  new Combobox(at("entity"), suggestEntities, () => askIfComplete(false));
+  new Combobox(at("relation"), suggestRelations, () => askIfComplete(false));
   at("question").addEventListener("submit", (event) => {
     event.preventDefault();
-    askIfComplete();
+    askIfComplete(true);
   });
   for (const radio of sides) radio.addEventListener("change", nameTheField);
   for (const id of ["top", "known"]) {

@@ -1,0 +1,44 @@
+"""``--backend`` and ``--address``: where a search runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import click
+from joblib import parallel_config
+
+from relens.ensemble.cluster import BACKENDS, connect
+from relens.ensemble.remote import Journal, Remote
+from relens.run import Run
+
+JOURNAL = "search.jsonl"
+LOCAL = ("threading", "loky")
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where a search runs."""
+    command = click.option("--address", help="Where the scheduler (dask) or head node (ray) of the cluster is.")(
+        command
+    )
+    return click.option(
+        "--backend", type=click.Choice([*LOCAL, *BACKENDS]),
+        help="Threads or processes here, or a running cluster; the weights are the same.  [default: threads]",
+    )(command)  # fmt: skip
+
+
+@contextmanager
+def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Remote | None]:
+    """Yield what searches on a cluster, or None for a search here.
+
+    What a cluster has found is kept in the run until the search is complete: the same command goes on there.
+    """
+    if (backend in BACKENDS) != (address is not None):
+        raise click.UsageError(f"--address goes with --backend {' or '.join(BACKENDS)}, and they with it")
+    if address is None:
+        with parallel_config(backend=backend) if backend else nullcontext():
+            yield None
+        return
+    with connect(next(name for name in BACKENDS if name == backend), address) as cluster:
+        remote = Remote(cluster, Journal(run.path / JOURNAL))
+        yield remote
+        remote.journal.remove()

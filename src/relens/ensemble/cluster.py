@@ -1,0 +1,156 @@
+"""Clusters: an existing Ray or Dask cluster as one thing that runs a function over tasks and survives lost workers."""
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from logging import ERROR
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from relens import __version__
+from relens.errors import InputError, MissingExtraError, RelensError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Backend = Literal["dask", "ray"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+RETRIES = 5
+"""How often a task is given to another worker when the one that had it is lost."""
+SECONDS_TO_CONNECT = 20
+
+
+class Cluster(Protocol):
+    """Machines that run a function over tasks."""
+
+    n_workers: int
+
+    def share(self, value: T) -> Any:
+        """Return a reference to a value that is sent to each worker once; ``run`` resolves it."""
+        ...
+
+    def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
+        """Yield the position of each task and ``function(shared, task)``, as they come; lost tasks are run again."""
+        ...
+
+
+@contextmanager
+def connect(backend: Backend, address: str) -> Iterator[Cluster]:
+    """Connect to a running cluster, check that its workers have this version of relens, and let go of it in the end.
+
+    Args:
+        backend: whose cluster it is.
+        address: where its scheduler (Dask) or head node (Ray) is, such as ``tcp://10.0.0.1:8786`` or ``10.0.0.1:6379``.
+    """
+    openers = {"dask": _dask, "ray": _ray}
+    with openers[backend](address) as cluster:
+        tasks = list(range(4 * cluster.n_workers))
+        found = {version for _, version in cluster.run(_version, None, tasks)}
+        if found != {__version__}:
+            raise InputError(
+                f"workers of the {backend} cluster at {address} have relens {', '.join(sorted(found))}, this is "
+                f"{__version__}: results could differ. Install the same version everywhere."
+            )
+        yield cluster
+
+
+def _version(shared: None, task: int) -> str:
+    from relens import __version__
+
+    return __version__
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Cluster]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("a Dask cluster", "dask") from error
+    try:
+        client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise _unreachable("dask", address, error, "`dask scheduler` prints its address") from error
+    with client:
+        if not (n_workers := len(client.scheduler_info(n_workers=-1)["workers"])):
+            raise InputError(f"the dask cluster at {address} has no workers: start some with `dask worker {address}`")
+        yield _DaskCluster(client, n_workers)
+
+
+class _DaskCluster:
+    def __init__(self, client: Any, n_workers: int) -> None:
+        self.client, self.n_workers = client, n_workers
+
+    def share(self, value: T) -> Any:
+        return self.client.scatter(value, broadcast=True, hash=False)
+
+    def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
+        from distributed import as_completed
+
+        futures = {
+            self.client.submit(function, shared, task, retries=RETRIES, pure=False): at for at, task in enumerate(tasks)
+        }
+        for future in as_completed(list(futures), loop=self.client.loop):
+            yield futures[future], _result(future.result)
+            future.release()
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[Cluster]:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("a Ray cluster", "ray") from error
+    try:
+        _knock(address)
+        ray.init(address=address, logging_level=ERROR, log_to_driver=False, configure_logging=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _unreachable("ray", address, error, "`ray start --head` prints its address") from error
+    try:
+        yield _RayCluster(ray)
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError or ValueError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
+
+
+class _RayCluster:
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def share(self, value: T) -> Any:
+        return self.ray.put(value)
+
+    def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
+        remote = self.ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+        waiting = {remote.remote(shared, task): at for at, task in enumerate(tasks)}
+        while waiting:
+            (done,), _ = self.ray.wait(list(waiting), num_returns=1)
+            yield waiting.pop(done), _result(partial(self.ray.get, done))
+
+
+def _result(get: Callable[[], R]) -> R:
+    """Return a result; an error of ours comes as it is, one of the engine's says what happened."""
+    try:
+        return get()
+    except RelensError:
+        raise
+    except Exception as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, RelensError):
+            raise cause from None
+        raise RelensError(
+            f"the cluster could not finish a part of the search ({type(error).__name__}: {error}). What was found is "
+            f"kept: run the same command again to go on."
+        ) from error
+
+
+def _unreachable(backend: str, address: str, error: Exception, hint: str) -> InputError:
+    return InputError(
+        f"no {backend} cluster can be reached at {address!r} ({type(error).__name__}). Is it running, and is this its "
+        f"address? {hint}."
+    )

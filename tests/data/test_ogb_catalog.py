@@ -1,0 +1,189 @@
+"""OGB's data sets by name: found where OGB keeps them, fetched as an archive, checked by their counts."""
+
+import functools
+import http.server
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
+
+from relens.data import download
+from relens.data.catalog import CATALOG, Entry, import_folder, load, load_entry, origin
+from relens.data.negatives import write_sampled
+from relens.errors import DatasetError, RelensError
+from tests.data.test_catalog import serving
+from tests.data.test_negatives import graph
+from tests.ogb_files import biokg_splits, wikikg_splits, write_biokg, write_wikikg
+
+COUNTS = {"entities": 33, "relations": 4, "train": 40, "valid": 9, "test": 11}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RELENS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("RELENS_DATA", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """ogbl-biokg with the counts of the small files."""
+    entry = replace(CATALOG["ogbl-biokg"], counts=COUNTS)
+    monkeypatch.setitem(CATALOG, "ogbl-biokg", entry)
+    return entry
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the address its files are served at."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with serving(functools.partial(Quiet, directory=folder)) as address:
+        yield folder, address
+
+
+@pytest.fixture
+def remote(small: Entry, site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """The small ogbl-biokg as an archive on the local server."""
+    source = write_biokg(tmp_path / "packed")
+    with zipfile.ZipFile(site[0] / "biokg.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(source.rglob("*")):
+            archive.write(file, Path("biokg") / file.relative_to(source))
+        archive.writestr("elsewhere/README", "not part of it")
+    entry = replace(small, archive=(f"{site[1]}/biokg.zip", "biokg"))
+    monkeypatch.setitem(CATALOG, "ogbl-biokg", entry)
+    return entry
+
+
+def test_counts_are_those_of_the_papers_table():
+    assert list(CATALOG["ogbl-biokg"].counts.values()) == [93_773, 51, 4_762_678, 162_886, 162_870]
+    assert list(CATALOG["ogbl-wikikg2"].counts.values()) == [2_500_604, 535, 16_109_182, 429_456, 598_543]
+
+
+@pytest.mark.parametrize(
+    ("name", "archive", "folder"),
+    [("ogbl-biokg", "biokg", "ogbl_biokg"), ("ogbl-wikikg2", "wikikg-v2", "ogbl_wikikg2")],
+)
+def test_absent_files_say_where_they_belong_and_where_they_come_from(home, name, archive, folder):
+    message = (
+        rf"{name} is not on this machine and fetching was switched off\. Unpack {archive}\.zip, which OGB publishes at "
+        rf"http://snap\.stanford\.edu/ogb/data/linkproppred/{archive}\.zip, and move its folder {archive} to "
+        rf"{re.escape(str(home / 'data' / folder))}; or set RELENS_DATA to a folder that holds {folder}"
+    )
+    with pytest.raises(DatasetError, match=message):
+        load(name, offline=True)
+
+
+def test_they_are_found_in_ogbs_own_root(small, tmp_path, monkeypatch):
+    write_biokg(tmp_path / "dataset")
+    monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
+    dataset = load("OGBL-biokg", offline=True)
+    assert dataset.name == "ogbl-biokg"
+    assert dataset.counts == COUNTS
+    assert set(dataset.candidates) == {"valid", "test"}
+
+
+def test_other_counts_are_refused(tmp_path, monkeypatch):
+    write_wikikg(tmp_path / "dataset")
+    monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
+    message = r"what was found is not ogbl-wikikg2\. Expected 2,500,604 entities, .*; found 30 entities, 4 rel"
+    with pytest.raises(DatasetError, match=message):
+        load("ogbl-wikikg2", offline=True)
+
+
+def test_a_folder_of_that_name_without_splits_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "dataset" / "ogbl_biokg").mkdir(parents=True)
+    monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
+    with pytest.raises(DatasetError, match=r"ogbl_biokg has no split/\*/\*\.pt: expected OGB's layout\. Unpack"):
+        load("ogbl-biokg")
+
+
+def test_the_archive_is_fetched_unpacked_and_read_once(remote, site, home):
+    dataset = load("ogbl-biokg")
+    folder = home / "data" / "ogbl_biokg"
+    assert dataset.folder == folder
+    assert dataset.counts == COUNTS
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "RELEASE_v1.txt", "mapping", "raw", "relens", "split",
+    ]  # fmt: skip
+    (site[0] / "biokg.zip").unlink()
+    assert load("ogbl-biokg", offline=True).fingerprint == dataset.fingerprint
+
+
+def test_an_archive_that_is_cut_short_leaves_nothing(remote, site, home):
+    archive = site[0] / "biokg.zip"
+    archive.write_bytes(archive.read_bytes()[:-300])
+    with pytest.raises(RelensError, match=r"biokg\.zip sent is not a whole zip archive .*Unpack biokg\.zip, which OGB"):
+        load("ogbl-biokg")
+    assert list((home / "data").iterdir()) == []
+
+
+def test_an_archive_of_something_else_leaves_nothing(remote, site, home, tmp_path):
+    source = write_biokg(tmp_path / "other", {**biokg_splits(), "train": biokg_splits(seed=1)["valid"]})
+    with zipfile.ZipFile(site[0] / "biokg.zip", "w") as archive:
+        for file in sorted(source.rglob("*")):
+            archive.write(file, Path("biokg") / file.relative_to(source))
+    with pytest.raises(
+        DatasetError, match=r"not ogbl-biokg\. .* found .* 9 train, .* read from http://127.*biokg\.zip"
+    ):
+        load("ogbl-biokg")
+    assert list((home / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["biokg/../../outside", "biokg/a\\b", "biokg/c:d"])
+def test_an_archive_cannot_write_elsewhere(remote, site, home, name):
+    with zipfile.ZipFile(site[0] / "biokg.zip", "a") as archive:
+        archive.writestr(name, "gotcha")
+    with pytest.raises(RelensError, match="would be written outside of"):
+        load("ogbl-biokg")
+    assert not list(home.rglob("outside"))
+    assert list((home / "data").iterdir()) == []
+
+
+def test_an_archive_that_is_too_large_or_not_there_is_reported(remote, site, monkeypatch):
+    monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
+    with pytest.raises(RelensError, match=r"sends more than 100 bytes, too many for a data set\. Unpack biokg\.zip"):
+        load("ogbl-biokg")
+    (site[0] / "biokg.zip").unlink()
+    with pytest.raises(RelensError, match=r"cannot fetch http://127.*biokg\.zip: HTTP Error 404.*\. Unpack biokg\.zip"):
+        load("ogbl-biokg")
+
+
+def test_repeats_are_kept_for_ogbs_data_only(small, tmp_path, monkeypatch):
+    splits = biokg_splits()
+    splits["test"]["tail_neg"][2, 1] = splits["test"]["tail_neg"][2, 0]
+    write_biokg(tmp_path / "dataset", splits)
+    monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
+    with pytest.raises(DatasetError, match=r"occurs more than once .*`relens data get NAME --keep-repeats`"):
+        load("ogbl-biokg")
+    assert load_entry(small, keep_repeats=True).counts == COUNTS
+    assert load("ogbl-biokg").counts == COUNTS
+    with pytest.raises(DatasetError, match="patterns has no negatives of OGB: --keep-repeats is for"):
+        load_entry(CATALOG["patterns"], keep_repeats=True)
+
+
+def test_an_ogb_folder_is_not_imported_but_used_where_it_is(tmp_path):
+    folder = write_wikikg(tmp_path)
+    with pytest.raises(DatasetError, match="is in OGB's layout and is read where it is: give the folder itself"):
+        import_folder(folder, "mine")
+    assert origin(str(folder)) == str(folder.resolve())
+    assert len(load(origin(str(folder))).test) == len(wikikg_splits()["test"]["head"])
+
+
+def test_an_imported_data_set_keeps_its_candidates(tmp_path):
+    write_sampled(graph(), tmp_path / "sampled", 4)
+    import_folder(tmp_path / "sampled", "mine")
+    found = load("mine")
+    assert found.candidates["test"].negatives.tolist() == load("sampled").candidates["test"].negatives.tolist()

@@ -1,0 +1,129 @@
+"""Real clusters on loopback: two Dask workers, or two Ray nodes, each a process of its own that can be killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 60
+STOP_SECONDS = 10
+PYTHON = Path(sys.executable).parent
+# Workers import this code, compile once for all of them, and do not take each other's cores.
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join(sys.path), "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cluster: its address, and one of its two nodes."""
+
+    backend: str
+    address: str
+    second: subprocess.Popen[bytes]
+
+    def lose_second(self) -> None:
+        """Kill the second node with everything it runs."""
+        os.killpg(self.second.pid, signal.SIGKILL)
+        self.second.wait(STOP_SECONDS)
+
+
+@contextmanager
+def start(backend: str, folder: Path) -> Iterator[Running]:
+    """Start a cluster of two workers with a core each."""
+    pytest.importorskip({"dask": "distributed", "ray": "ray"}[backend], reason=f"needs relens[{backend}]")
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def spawn(*command: str) -> subprocess.Popen[bytes]:
+        with (folder / f"{len(processes)}.log").open("wb") as log:
+            processes.append(
+                subprocess.Popen(
+                    [str(PYTHON / command[0]), *command[1:]],
+                    stdout=log,
+                    stderr=log,
+                    env=ENVIRONMENT,
+                    start_new_session=True,
+                )
+            )
+        return processes[-1]
+
+    try:
+        address, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder)
+        yield Running(backend, address, second)
+    finally:
+        for process in reversed(processes):
+            _stop(process)
+
+
+def _start_dask(spawn, folder: Path) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
+    address = f"tcp://127.0.0.1:{free_port()}"
+    spawn("dask", "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard")
+    for _ in range(2):
+        options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
+        worker = spawn("dask", "worker", address, *options)
+    from distributed import Client
+
+    with Client(address, timeout=START_SECONDS, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=START_SECONDS)
+    return address, worker
+
+
+def _start_ray(spawn, folder: Path) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
+    port = free_port(6400, 9900)  # the workers of Ray take those from 10002 on
+    address = f"127.0.0.1:{port}"
+    common = ("--num-cpus=1", "--object-store-memory=100000000", "--block", "--disable-usage-stats")
+    spawn("ray", "start", "--head", f"--port={port}", "--include-dashboard=false", *common)
+    _wait(lambda: _listens(port), f"Ray's head node does not listen at {address}")
+    second = spawn("ray", "start", f"--address={address}", *common)
+    script = (
+        "import ray, sys, time\n"
+        f"ray.init(address={address!r}, logging_level=40, log_to_driver=False)\n"
+        f"end = time.monotonic() + {START_SECONDS}\n"
+        "while ray.cluster_resources().get('CPU', 0) < 2 and time.monotonic() < end: time.sleep(0.2)\n"
+        "sys.exit(ray.cluster_resources().get('CPU', 0) < 2)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, timeout=2 * START_SECONDS)
+    return address, second
+
+
+def free_port(first: int = 0, last: int = 0) -> int:
+    """Return a port nobody listens at; between two, if given."""
+    for port in range(first, last + 1) if first else [0]:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise RuntimeError("no port is free")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _wait(ready, complaint: str) -> None:  # type: ignore[no-untyped-def]
+    end = time.monotonic() + START_SECONDS
+    while not ready():
+        assert time.monotonic() < end, complaint
+        time.sleep(0.1)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, then end its whole session."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

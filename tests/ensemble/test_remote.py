@@ -1,0 +1,141 @@
+"""Searching on other machines: the same weights as in one process, whoever is killed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relens.data.groups import Grouping
+from relens.ensemble.cluster import connect
+from relens.ensemble.crossval import split_by_group
+from relens.ensemble.pairs import Views
+from relens.ensemble.remote import Journal, Remote, Source
+from relens.ensemble.sampling import sample_groups
+from relens.ensemble.search import sweep_groups
+from relens.errors import InputError, RanksError
+from relens.ranks.simulate import Simulation
+from relens.ranks.store import load, save
+from tests.ensemble.clusters import Running, free_port, start
+
+SIMULATION = Simulation(
+    models=("a", "b", "c"), triples_per_relation=(60, 40, 20, 10, 5), n_entities=300, level=(2.0, 1.0)
+)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("stores") / "valid"
+    save(SIMULATION.packed("valid"), path)
+    return load(path)
+
+
+def groups(packed):  # type: ignore[no-untyped-def]
+    group = Grouping.by_relation_and_direction(packed.relations).of(packed.queries)
+    return split_by_group(group, np.arange(packed.n_queries))[1]
+
+
+def same(one, other) -> None:  # type: ignore[no-untyped-def]
+    assert [found.value for found in one] == [found.value for found in other]
+    np.testing.assert_array_equal([found.weights for found in one], [found.weights for found in other])
+
+
+class Here:
+    """A cluster in this process; it can lose its driver after some parts."""
+
+    n_workers = 2
+
+    def __init__(self, parts: int = 10**9) -> None:
+        self.left, self.done = parts, 0
+
+    def share(self, value):  # type: ignore[no-untyped-def]
+        return value
+
+    def run(self, function, shared, tasks):  # type: ignore[no-untyped-def]
+        for at, task in reversed(list(enumerate(tasks))):
+            if function.__name__ == "_search_part":
+                if not self.left:
+                    raise KeyboardInterrupt
+                self.left, self.done = self.left - 1, self.done + 1
+            yield at, function(shared, task)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_parts_give_what_one_search_gives(packed, tmp_path, lossless) -> None:
+    views, everything, members = Views(packed), np.arange(packed.n_queries), groups(packed)
+    remote = Remote(Here(), Journal(tmp_path / "journal"))
+    for name in ("rank", "score"):
+        alone = sweep_groups(views, everything, members, name, lossless=lossless)
+        apart = sweep_groups(views, everything, members, name, lossless=lossless, remote=remote)
+        same([alone[0], *alone[1]], [apart[0], *apart[1]])
+
+
+def test_a_killed_driver_goes_on_from_its_journal(packed, tmp_path) -> None:
+    views, everything, members = Views(packed), np.arange(packed.n_queries), groups(packed)
+    alone = sweep_groups(views, everything, members, "rank")
+    with pytest.raises(KeyboardInterrupt):
+        sweep_groups(views, everything, members, "rank", remote=Remote(Here(3), Journal(tmp_path / "j")))
+    kept = len((tmp_path / "j").read_text().splitlines())
+    assert 0 < kept < len(members)
+    with (tmp_path / "j").open("a") as file:
+        file.write('{"search": "cut off')
+    cluster = Here()
+    again = sweep_groups(views, everything, members, "rank", remote=Remote(cluster, Journal(tmp_path / "j")))
+    same(alone[1], again[1])
+    entries = [json.loads(line) for line in (tmp_path / "j").read_text().splitlines()]
+    assert len(entries) == len(members)
+    assert len({entry["group"] for entry in entries}) == len(members)
+    done = cluster.done
+    sweep_groups(views, everything, members, "rank", remote=Remote(cluster, Journal(tmp_path / "j")))
+    assert cluster.done == done
+
+
+def test_other_ranks_on_a_worker_are_refused(packed) -> None:
+    with pytest.raises(RanksError, match="other ranks"):
+        Source("f00d", path=packed.source).open()
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_a_cluster_finds_the_same_and_survives_the_loss_of_a_node(packed, tmp_path, backend) -> None:
+    pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
+    views, everything, members = Views(packed), np.arange(packed.n_queries), groups(packed)
+    sampling = {"sampler": "tpe", "trials": 30, "seed": 0}
+    alone = sweep_groups(views, everything, members, "rank")
+    sampled = sample_groups(packed, members, "rank", **sampling)
+    with start(backend, tmp_path) as running, connect(running.backend, running.address) as cluster:
+        assert cluster.n_workers == 2
+        apart = sweep_groups(
+            views, everything, members, "rank", remote=Remote(cluster, Journal(tmp_path / "sweep"))
+        )  # fmt: skip
+        same([alone[0], *alone[1]], [apart[0], *apart[1]])
+        journal = _KillingJournal(tmp_path / "tpe", running)
+        same(sampled, sample_groups(packed, members, "rank", **sampling, remote=Remote(cluster, journal)))
+        assert running.second.poll() is not None
+        assert 0 < journal.kept_when_lost < len(members)
+
+
+class _KillingJournal(Journal):
+    """Kills the second node when the first result has come."""
+
+    def __init__(self, path: Path, running: Running) -> None:
+        super().__init__(path)
+        self._running = running
+        self.kept_when_lost = 0
+
+    def add(self, search, found) -> None:  # type: ignore[no-untyped-def]
+        super().add(search, found)
+        if self._running.second.poll() is None:
+            self.kept_when_lost = len(found)
+            self._running.lose_second()
+
+
+@pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_that_is_not_there_is_said_to_be(backend, module, monkeypatch) -> None:
+    pytest.importorskip(module, reason=f"needs relens[{backend}]")
+    monkeypatch.setattr("relens.ensemble.cluster.SECONDS_TO_CONNECT", 2)
+    address = f"127.0.0.1:{free_port()}"
+    with (
+        pytest.raises(InputError, match=f"no {backend} cluster can be reached at '{address}'"),
+        connect(backend, address),
+    ):
+        pass
