@@ -138,7 +138,7 @@ def parse_spec(spec: str, settings: FitSettings) -> FitSettings:
         if key not in known or not equals:
             raise InputError(f"method {spec!r}: found {option!r}, expected key=value; {nearest(key, known)}")
         changes[key] = value
-        if known[key] is int:
+        if known[key] in (int, int | None):
             try:
                 changes[key] = int(value)
             except ValueError:

@@ -97,6 +97,10 @@ _FIT_OPTIONS = [
         "--trials", type=click.IntRange(min=1), default=100, show_default=True,
         help="Samples of each tpe or random search.",
     ),
+    click.option(
+        "--max-models", type=click.IntRange(min=1),
+        help="Models that may have a weight in a group: few make predictions cheap.  [default: all]",
+    ),
     seed_option,
 ]  # fmt: skip
 

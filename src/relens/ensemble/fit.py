@@ -18,6 +18,7 @@ from relens.ensemble.remote import Remote
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
 from relens.ensemble.search import sweep, sweep_groups
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.ensemble.sparse import sparsify
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, nearest
 from relens.progress import SILENT, Progress
@@ -44,6 +45,7 @@ class FitSettings:
         group: ``relation-direction``, ``relation``, or a file of ``relation TAB group`` lines.
         fallback: weights of groups without validation data: ``global`` or ``uniform``.
         trials: samples per search of ``tpe`` and ``random`` (the paper's Q).
+        max_models: models that may have a weight in a group; None for all. Fewer make predictions cheaper.
         seed: root of all randomness.
     """
 
@@ -54,6 +56,7 @@ class FitSettings:
     group: str = "relation-direction"
     fallback: Literal["global", "uniform"] = "global"
     trials: int = 100
+    max_models: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,6 +70,10 @@ class FitSettings:
                 raise InputError(f"unknown {what} {value!r}; {nearest(value, known)}")
         if self.trials < 1:
             raise InputError(f"trials is {self.trials}, expected at least 1")
+        if self.max_models is not None and self.max_models < 1:
+            raise InputError(f"max_models is {self.max_models}, expected at least 1")
+        if self.max_models is not None and self.fallback == "uniform":
+            raise InputError("fallback 'uniform' gives every model a weight: with max_models the fallback is 'global'")
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}, expected at least 0")
         if self.method == "basic" and self.searcher == "sweep":
@@ -147,10 +154,11 @@ class _Fit:
     def run(self) -> EnsembleWeights:
         choice = self._choose()
         if self.settings.method == "basic":
-            return self._result(choice, *self._basic(choice.input))
+            return self._result(choice, *self._sparse(choice.input, *self._basic(choice.input)))
         if self.settings.method == "dsc":
-            return self._result(choice, *self._dsc(choice))
-        return self._result(choice, self._global(choice.input))
+            return self._result(choice, *self._sparse(choice.input, *self._dsc(choice)))
+        common, _, _ = self._sparse(choice.input, self._global(choice.input))
+        return self._result(choice, common)
 
     def _choose(self) -> Choice:
         inputs, kappas = self.settings.inputs(self.packed), self.settings.kappas()
@@ -223,6 +231,24 @@ class _Fit:
             seed=self.settings.seed, jobs=self.jobs, remote=self.remote, progress=self.progress,
         )  # fmt: skip
 
+    def _sparse(
+        self,
+        name: Input,
+        common: Weights,
+        searched: npt.NDArray[np.int64] | None = None,
+        table: npt.NDArray[np.int64] | None = None,
+    ) -> tuple[Weights, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]:
+        """Return global weights, groups and their weights with no more models than wanted."""
+        limit = self.settings.max_models
+        if limit is None:
+            return common, searched, table
+        members = [] if table is None else split_by_group(self.group, self.everything)[1]
+        own = [] if table is None else list(table)
+        common, *own = sparsify(
+            self.views, [self.everything, *members], [common, *own], name, limit, jobs=self.jobs, progress=self.progress
+        )
+        return common, searched, None if table is None else np.array(own)
+
     def _result(
         self,
         choice: Choice,
@@ -269,6 +295,8 @@ class _Fit:
             resolved["trials"] = settings.trials
             if settings.searcher == "tpe":
                 resolved["startup_trials"] = startup_trials(settings.trials)
+        if settings.max_models is not None:
+            resolved["max_models"] = settings.max_models
         if settings.method == "dsc":
             resolved["kappa"] = "inf" if math.isinf(choice.kappa) else choice.kappa
         if choice.scores:
