@@ -45,8 +45,8 @@ class FitSettings:
         group: ``relation-direction``, ``relation``, or a file of ``relation TAB group`` lines.
         fallback: weights of groups without validation data: ``global`` or ``uniform``.
         trials: samples per search of ``tpe`` and ``random`` (the paper's Q).
-        max_models: models that may have a weight in a group; None for all. Fewer make predictions cheaper.
         seed: root of all randomness.
+        max_models: models that may have a weight in a group; None for all. Fewer make predictions cheaper.
     """
 
     method: Method = "dsc"
@@ -56,8 +56,8 @@ class FitSettings:
     group: str = "relation-direction"
     fallback: Literal["global", "uniform"] = "global"
     trials: int = 100
-    max_models: int | None = None
     seed: int = 0
+    max_models: int | None = None
 
     def __post_init__(self) -> None:
         for value, known, what in (
