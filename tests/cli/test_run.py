@@ -42,6 +42,11 @@ def test_the_same_command_again_prints_the_same(graph, finished):
     assert "step" not in again.err
 
 
+def test_few_validation_queries_are_counted_and_warned_of(graph, finished):
+    n_queries = 2 * len((graph / "valid.txt").read_text().splitlines())
+    assert f"warning: {n_queries} validation queries are few" in " ".join(finished[1].err.split())
+
+
 def test_json_and_a_configuration_file(graph, finished, tmp_path):
     config = tmp_path / "plan.toml"
     config.write_text(

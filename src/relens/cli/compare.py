@@ -20,6 +20,7 @@ from relens.cli.options import (
 from relens.comparison import DEFAULT_SPECS, Comparison
 from relens.comparison import compare as compare_methods
 from relens.ensemble.fit import FitSettings
+from relens.ranks.packed import PackedRanks
 from relens.run import Run
 from relens.tables import comparison_table, spread_table
 
@@ -57,11 +58,11 @@ def compare(
     comparison = compare_methods(
         valid, test, methods or DEFAULT_SPECS, settings=FitSettings(**options), jobs=jobs, progress=TerminalProgress()
     )
-    present(comparison, spread, "json" if as_json else form, output)
+    present(comparison, valid, spread, "json" if as_json else form, output)
 
 
-def present(comparison: Comparison, spread: bool, form: str, output: Path | None) -> None:
-    """Print a comparison in the form asked for."""
+def present(comparison: Comparison, valid: PackedRanks, spread: bool, form: str, output: Path | None) -> None:
+    """Print a comparison of what was fitted on ``valid`` in the form asked for."""
     for name, weights in comparison.weights.items():
         if "cross_validation" in weights.settings:
             kappa = f", κ {weights.settings['kappa']}" if "kappa" in weights.settings else ""
@@ -70,7 +71,7 @@ def present(comparison: Comparison, spread: bool, form: str, output: Path | None
             note(f"{name}: {line.removeprefix(weights.settings['method'] + ': ')}")
     for line in comparison.notes:
         note(line)
-    warn_of_few(comparison.weights.values())
+    warn_of_few(valid, comparison.weights.values())
     tables = [comparison_table(comparison.evaluations)]
     if spread:
         tables.append(spread_table(comparison.spread, comparison.evaluations))

@@ -15,6 +15,7 @@ from relens.ensemble.fit import METHODS, SEARCHERS
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
+from relens.ranks.packed import PackedRanks
 from relens.run import Run
 from relens.tables import Table
 from relens.training.preset_files import PRESETS
@@ -120,13 +121,13 @@ def method_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def warn_of_few(all_weights: Iterable[EnsembleWeights]) -> None:
+def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> None:
     """Note that weights were fitted on few validation queries, where any were."""
-    counts = [int(weights.support.sum()) for weights in all_weights if weights.settings.get("method") not in UNFITTED]
-    if counts and counts[0] < FEW_QUERIES:
+    fitted = any(weights.settings.get("method") not in UNFITTED for weights in all_weights)
+    if fitted and valid.n_queries < FEW_QUERIES:
         note(
-            f"warning: {counts[0]} validation queries are few to fit weights on, and the best single model may do "
-            f"better: hold out more triples as valid"
+            f"warning: {valid.n_queries} validation queries are few to fit weights on, and the best single model may "
+            f"do better: hold out more triples as valid"
         )
 
 

@@ -63,7 +63,7 @@ def search(
     reached = mrr(weights.answer_ranks(valid, jobs=jobs).realistic)
     for line in weights.notes:
         note(line)
-    warn_of_few([weights])
+    warn_of_few(valid, [weights])
     if as_json:
         emit_json(
             {

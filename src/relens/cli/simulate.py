@@ -48,6 +48,6 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     comparison = compare(packed["valid"], packed["test"], settings=FitSettings(seed=seed), jobs=jobs, progress=progress)
     run = hold(run_path)
     comparison.weights["dsc"].save(run.weights_path("dsc"))
-    present(comparison, False, "json" if as_json else "text", None)
+    present(comparison, packed["valid"], False, "json" if as_json else "text", None)
     where = shlex.quote(str(run_path))
     note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")
