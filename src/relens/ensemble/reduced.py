@@ -55,6 +55,8 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
                 split: _packed(described, reduction, lambda name, split=split: file[f"{split}.{name}"])
                 for split, described in header["splits"].items()
             }
+    except RanksError:
+        raise
     except OSError as error:
         raise RanksError(f"cannot read {path}: {error.strerror or error}. {_REMEDY}") from error
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
