@@ -12,7 +12,7 @@ from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.ranks.metrics import mrr
 from relens.ranks.packing import pack_scores
-from relens.ranks.scorers import pack_scorers
+from relens.ranks.scorers import pack_header, pack_scorers
 from relens.run import Run
 
 DATASET = Dataset.from_labels(
@@ -187,3 +187,9 @@ def test_a_relens_model_is_a_scorer(tmp_path):
     np.testing.assert_array_equal(found.contested, expected.contested)
     assert found.provenance == expected.provenance
     assert found.cardinalities == expected.cardinalities
+
+
+def test_relations_are_classed_by_train_alone():
+    stars = {"train": [("a", "r", "b"), ("c", "r", "d")], "valid": [("a", "r", "d")]}
+    dataset = Dataset.from_labels("stars", **stars, test=[("a", "r", "c"), ("c", "r", "b"), ("b", "r", "d")])
+    assert pack_header(dataset, ("model",), "test").cardinalities == ("1-1",)

@@ -88,7 +88,6 @@ def pack_header(
 
     All entities compete but the known answers; where the data set has candidates for the split, those alone.
     """
-    everything = np.concatenate(list(dataset.splits.values()))
     provenance = Provenance(dataset.name, dataset.fingerprint, split, tuple(dataset.splits))
     if split in dataset.candidates:
         filtered = dataset.candidates[split].filter_splits
@@ -99,7 +98,7 @@ def pack_header(
         queries=dataset.queries(split),
         provenance=provenance,
         gap_scales=gap_scales,
-        cardinalities=cardinality_classes(everything, len(dataset.relations)),
+        cardinalities=cardinality_classes(dataset.train, len(dataset.relations)),
     )
 
 
