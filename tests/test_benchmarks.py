@@ -211,7 +211,7 @@ def ring(folder: Path) -> Path:
     from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
     plan = Plan(dataset=str(write_ring(folder / "ring")), models=MODELS, methods=("mean", "dsc")).with_changes(CHANGES)
-    return execute(plan, folder / "run", device=torch.device("cpu"), report=False)[0].path
+    return execute(plan, folder / "run", devices=[torch.device("cpu")], report=False)[0].path
 
 
 def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Path, ring: Path) -> None:

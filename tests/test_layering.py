@@ -31,7 +31,8 @@ WITH_TORCH = (
     "relens.models",
     "relens.training",
     "relens.ranks.export",
-    "relens.pipeline.training",
+    "relens.pipeline.devices",
+    "relens.pipeline.side_by_side",
     "relens.pipeline.execute",
 )
 HEAVY = ("torch", "numba", "optuna", "sklearn", "numpy")

@@ -62,6 +62,7 @@ def test_wrong_requests(graph, tmp_path):
     fail(2, "did you mean 'transe'", "run", graph, "--run", tmp_path / "r", "--models", "trans", "--device", "cpu")
     fail(2, "unknown stage", "run", graph, "--run", tmp_path / "r", "--force", "everything", "--device", "cpu")
     fail(2, "unknown preset", "run", graph, "--run", tmp_path / "r", "--preset", "beast", "--device", "cpu")
+    fail(2, "device 'cuda:77' is not here, but cpu", "run", graph, "--run", tmp_path / "r", "--devices", "cpu,cuda:77")
     assert not (tmp_path / "r").exists()
 
 
@@ -155,16 +156,20 @@ def uninterrupted(graph, tmp_path_factory):
     return succeed("run", graph, *LONG, "--jobs", 1, "--run", tmp_path_factory.mktemp("runs") / "whole").out
 
 
-@pytest.mark.parametrize(("jobs", "to_all"), [(1, True), (2, True), (2, False)], ids=["one", "group", "parent"])
-def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted, tmp_path, jobs, to_all):
+@pytest.mark.parametrize(
+    ("workers", "to_all"),
+    [(["--jobs", "1"], True), (["--jobs", "2"], True), (["--devices", "cpu,cpu"], False)],
+    ids=["one", "group", "parent"],
+)
+def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted, tmp_path, workers, to_all):
     """Ctrl-C in a terminal reaches parent and workers, ``kill -INT`` the parent alone; the end is the same."""
-    command = ["run", str(graph), *LONG, "--run", str(tmp_path / "run"), "--jobs"]
+    command = ["run", str(graph), *LONG, "--run", str(tmp_path / "run")]
     # Ctrl-C is ignored in what a shell without a terminal runs in the background, and that is inherited.
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom relens.cli import main\nmain()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *command, str(jobs)],
+        [sys.executable, "-c", script, *command, *workers],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     with process:
@@ -181,7 +186,7 @@ def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted
         name: int(step.replace(",", "")) for name, step in re.findall(r"(\w+) \(step ([\d,]+) of 1,500\)", kept[1])
     }
     assert steps.keys() >= {line.split()[1].rstrip(":")}
-    again = succeed(*command, 1)
+    again = succeed(*command, "--jobs", 1)
     for name in ("transe", "complex"):
         expected = f"goes on at step {steps[name]:,} of 1,500" if name in steps else "begins"
         assert f"relens: {name}: {expected}\n" in again.err

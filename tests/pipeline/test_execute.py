@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from relens.errors import InputError
 from relens.files import locked
 from relens.pipeline import execute as pipeline
-from relens.pipeline import training
+from relens.pipeline import side_by_side, training
 from relens.pipeline.plan import Plan
 from relens.pipeline.stages import STAGES
 from relens.progress import Silent
@@ -39,7 +39,7 @@ def plan(tmp_path_factory):
 
 
 def go(plan, path, **options):
-    return pipeline.execute(plan, path, device=CPU, **{"report": False, **options})[1]
+    return pipeline.execute(plan, path, **{"devices": [CPU], "report": False, **options})[1]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_run_compares_models_and_methods(finished):
 
 def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
     path, comparison = finished
-    for owner, name in ((training, "train_model"), (pipeline, "rank_models"), (pipeline, "_search")):
+    for owner, name in ((side_by_side, "train_model"), (pipeline, "rank_models"), (pipeline, "_search")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
     again = go(plan, path)
     assert again.evaluations == comparison.evaluations
@@ -99,7 +99,7 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(training, "train_model", "train")
+    watch(side_by_side, "train_model", "train")
     watch(pipeline, "rank_models", "rank")
     watch(pipeline, "_search", "search")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
@@ -120,8 +120,8 @@ def test_side_by_side_training_gives_the_same(plan, finished, tmp_path):
     assert_same(finished[0], tmp_path / "run")
 
 
-class KilledError(Exception):
-    pass
+class KilledError(BaseException):
+    """Unlike a failing model, it ends everything."""
 
 
 def killed_at(owner, name, call, monkeypatch):
@@ -163,7 +163,7 @@ def test_forced_training_keeps_a_model_until_its_successor_is_complete(plan, fin
     # Nobody says force again: what was asked for is finished, and left alone from then on.
     assert go(other, path).evaluations == go(other, tmp_path / "fresh").evaluations
     assert_same(tmp_path / "fresh", path)
-    monkeypatch.setattr(training, "train_model", None)  # calling it fails
+    monkeypatch.setattr(side_by_side, "train_model", None)  # calling it fails
     go(other, path)
 
 
@@ -303,7 +303,7 @@ def test_the_run_is_called_like_the_data_set(plan, tmp_path, monkeypatch):
     monkeypatch.chdir(graph)
     small = replace(plan, dataset=".", models=("transe",), methods=("mean",), changes=(), model_changes={})
     run, _ = pipeline.execute(
-        small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, device=CPU, report=False
+        small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, devices=[CPU], report=False
     )
     assert run.path == Path("runs/circle")
     assert TrainedModel.open(run.model_path("transe") / "trained").source == str(graph)

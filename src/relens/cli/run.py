@@ -9,11 +9,13 @@ import click
 
 from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
-from relens.cli.device import device_option, pick_device
+from relens.cli.device import devices_option, pick_devices
 from relens.cli.options import PRESET_HELP, jobs_option, json_option, models_option
 from relens.pipeline.plan import Plan, read_plan
 
 if TYPE_CHECKING:
+    import torch
+
     from relens.training.journal import Record
 
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     help="A TOML file with data set, models, preset, seed, methods and settings.",
 )
 @click.option("--run", "path", type=click.Path(path_type=Path), help="Where the run is kept.  [default: runs/DATASET]")
-@device_option
+@devices_option
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
 @jobs_option
 @click.option(
@@ -49,12 +51,12 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     """
     plan = _plan(source, options)
     note(f"loading {plan.dataset} and what trains {len(plan.models)} models")
-    device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
+    devices = pick_devices(options["devices"])  # before anything that needs torch: it says how to install it
     from relens.pipeline.execute import execute
     from relens.pipeline.stages import STAGES
 
     found, comparison = execute(
-        plan, path, device=device, jobs=options["jobs"], force=STAGES if "all" in force else force,
+        plan, path, devices=devices, jobs=options["jobs"], force=STAGES if "all" in force else force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
     present(comparison, found.ranks("valid"), False, "json" if as_json else "text", None)
@@ -77,10 +79,10 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
     return plan.with_changes(options["changes"])
 
 
-def show_training(name: str, record: "Record") -> None:
+def show_training(name: str, device: "torch.device", record: "Record") -> None:
     """Print a line for each validation."""
     if record.mrr is not None and record.loss is not None:
         note(
             f"{name}: step {record.step:,}, loss {record.loss:.4f}, validation MRR {record.mrr:.4f}, "
-            f"{record.examples_per_second:,.0f} examples/s, {record.seconds:.0f} s"
+            f"{record.examples_per_second:,.0f} examples/s on {device}, {record.seconds:.0f} s"
         )

@@ -1,7 +1,6 @@
 """From a graph to a report: train, rank, search, evaluate, report; what is complete and unchanged is left alone."""
 
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,12 @@ from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
 from relens.models import build, resolve_name, resolve_options
 from relens.pipeline.checks import check_splits, suspicions
+from relens.pipeline.devices import check_devices, places_of
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
+from relens.pipeline.side_by_side import Listener, train_side_by_side
 from relens.pipeline.stages import STAGES, Stage
-from relens.pipeline.training import (
-    Listener,
-    standing,
-    telling_what_is_kept,
-    tidy_models,
-    train_again,
-    train_model,
-    train_side_by_side,
-    trained_model,
-)
+from relens.pipeline.training import standing, telling_what_is_kept, tidy_models, train_again, trained_model
 from relens.progress import SILENT, Progress
 from relens.run import COMPARISON, RECORD, Run, is_name
 from relens.training.presets import resolve
@@ -41,13 +33,13 @@ def execute(
     plan: Plan,
     path: Path | None,
     *,
-    device: Any,
+    devices: Sequence[torch.device],
     jobs: int = 1,
     force: Collection[str] = (),
     offline: bool = False,
     report: bool = True,
     progress: Progress = SILENT,
-    listener: Listener = lambda name, record: None,
+    listener: Listener = lambda name, device, record: None,
 ) -> tuple[Run, Comparison]:
     """Do what a plan says, and return the run, and how models and methods compare on test.
 
@@ -57,8 +49,9 @@ def execute(
     Args:
         plan: what to do.
         path: of the run, which is made if it is not there; None for ``runs/`` and the name of the data set.
-        device: torch device that models are trained and run on.
-        jobs: processes that train side by side on the CPU, and workers of the search.
+        devices: that models are trained on, a model at a time on each, all of one kind; the first one ranks, too. The
+            CPU alone trains ``jobs`` models at a time.
+        jobs: workers of the search, and of training on the CPU.
         force: stages to do again. A model stays until its successor is complete; if that is interrupted, a call without
             ``force`` finishes it.
         offline: never download the data set.
@@ -67,24 +60,25 @@ def execute(
         listener: is handed the records of training; it may be called in other processes.
     """
     _check(plan, force, report)
+    check_devices(devices)
     dataset = load(plan.dataset, offline=offline, progress=progress)
-    settings = settings_of(plan, dataset.name, on_cpu=device.type == "cpu")
+    settings = settings_of(plan, dataset.name, on_cpu=devices[0].type == "cpu")
     for asked in settings.values():
         _check_options(asked)
     check_splits(dataset, "valid", "test")
     path = path or Path("runs") / dataset.name
-    _announce(plan, dataset, path, device, progress)
+    _announce(plan, dataset, path, devices, progress)
     run = open_or_create(path, dataset)
     with run.held(), telling_what_is_kept(run, settings):
         tidy_models(run)
-        trained = _train(run, plan, dataset, settings, device, jobs, "train" in force, progress, listener)
+        trained = _train(run, plan, dataset, settings, places_of(devices, jobs), "train" in force, progress, listener)
         candidates = {split: found.digest for split, found in dataset.candidates.items()}
-        made_from = [made_by(trained, device), dataset.fingerprint, candidates, __version__]
+        made_from = [made_by(trained, devices[0]), dataset.fingerprint, candidates, __version__]
         stage = Stage(run, "rank", made_from, lambda: _ranks(run))
         if "rank" in force or not stage.complete:
             stage.begin()
             progress.note("ranking the validation and test queries")
-            rank_models(run, dataset, trained, device=device, force=True, progress=progress)
+            rank_models(run, dataset, trained, device=devices[0], force=True, progress=progress)
             stage.done()
         stage = Stage(run, "search", [_ranks(run), plan.methods, plan.seed, __version__], lambda: _results(run))
         if "search" in force or not stage.complete:
@@ -145,12 +139,12 @@ def open_or_create(path: Path, dataset: Dataset) -> Run:
     return run
 
 
-def _announce(plan: Plan, dataset: Dataset, path: Path, device: Any, progress: Progress) -> None:
+def _announce(plan: Plan, dataset: Dataset, path: Path, devices: Sequence[torch.device], progress: Progress) -> None:
     """Say what is about to be done, and what is suspicious about the data."""
     sizes = ", ".join(f"{n:,} {what}" for what, n in dataset.counts.items())
     progress.note(f"data set {dataset.name}: {sizes} triples")
-    preset = preset_of(plan, on_cpu=device.type == "cpu")
-    progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {device}")
+    preset, where = preset_of(plan, on_cpu=devices[0].type == "cpu"), ", ".join(map(str, devices))
+    progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {where}")
     for text in suspicions(dataset):
         progress.note(f"warning: {text}")
 
@@ -160,8 +154,7 @@ def _train(
     plan: Plan,
     dataset: Dataset,
     settings: dict[str, TrainSettings],
-    device: Any,
-    jobs: int,
+    places: Sequence[torch.device],
     force: bool,
     progress: Progress,
     listener: Listener,
@@ -176,12 +169,7 @@ def _train(
             progress.note(f"{name}: {'begins' if not how else how if name not in wanted else f'goes on at {how}'}")
     if wanted:
         progress.note(f"training {len(wanted)} {'model' if len(wanted) == 1 else 'models'}")
-    if device.type == "cpu":
-        train_side_by_side(run, plan.dataset, wanted, jobs=jobs, listener=listener)
-    else:
-        for name, asked in wanted.items():
-            folder = run.model_path(name)
-            train_model(dataset, plan.dataset, asked, folder, device=device, log=partial(listener, name))
+        train_side_by_side(run, dataset, plan.dataset, wanted, places=places, listener=listener)
     return {name: TrainedModel.open(run.model_path(name) / "trained") for name in settings}
 
 

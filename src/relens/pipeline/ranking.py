@@ -5,6 +5,7 @@ from typing import Any
 
 from relens.data.dataset import Dataset
 from relens.files import write_json
+from relens.pipeline.devices import current
 from relens.progress import SILENT, Progress
 from relens.ranks.export import Ranker
 from relens.run import MADE_BY, Run
@@ -25,7 +26,7 @@ def rank_models(
 
     The caller holds the run. Ranks that are there already are replaced only with ``force``.
     """
-    with run.replace_ranks(dataset.name, force=force) as folder:
+    with run.replace_ranks(dataset.name, force=force) as folder, current(device):
         ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
         scales = ranker.fit_scales() if gaps else None
         for split in ("valid", "test"):

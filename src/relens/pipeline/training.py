@@ -1,35 +1,23 @@
-"""Training the models of a run: one after the other on a GPU, side by side on the cores of a CPU."""
+"""Training a model of a run, and what there is of it: complete, begun, or asked for again."""
 
-import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-from joblib import Parallel, delayed
-
-from relens.data.catalog import load, origin
 from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
 from relens.pipeline.checks import check_splits
+from relens.pipeline.devices import current
 from relens.run import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
 from relens.training.fit import fit, new_model
-from relens.training.interruption import Interruption
 from relens.training.journal import Record
 from relens.training.ranking import mean_reciprocal_rank
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel, save_trained
-
-Listener = Callable[[str, Record], None]
-"""Is handed the name of a model and a record of its log."""
 
 AGAIN = ".again"
 """An empty file in the folder of a model that is to be trained again; it goes when that is done."""
@@ -100,9 +88,9 @@ def train_model(
     check_splits(dataset, "valid")
     queries = dataset.queries("valid")
     known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-    model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
-    with locked(folder):
+    with locked(folder), current(device):
         remove_left_overs(folder)
+        model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
         result = fit(
             model, dataset.train, settings, folder=folder, log=log, stop=stop,
             validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
@@ -111,56 +99,6 @@ def train_model(
         (folder / AGAIN).unlink(missing_ok=True)
         remove_checkpoints(folder)
     return trained
-
-
-def train_side_by_side(
-    run: Run, source: str, wanted: Mapping[str, TrainSettings], *, jobs: int, listener: Listener
-) -> None:
-    """Train several models on the CPU, ``jobs`` at a time, each with one thread.
-
-    Small models use one core well and two badly, and with one thread the result is the same for any number of jobs.
-    ``listener`` crosses to other processes. Interrupted, all keep a checkpoint before this ends.
-    """
-    with TemporaryDirectory(prefix="relens-") as folder:
-        stop = Path(folder) / "stop"
-        with Interruption(stop.touch):
-            # Workers are kept between calls, and may be in another folder than we are now.
-            calls = (
-                delayed(_train_with_one_thread)(
-                    run.path.resolve(), name, origin(source), settings.as_dict(), listener, stop, os.getpid()
-                )
-                for name, settings in wanted.items()
-            )
-            try:
-                Parallel(n_jobs=max(1, min(jobs, len(wanted))))(calls)
-            except BrokenExecutor:
-                if not stop.exists():
-                    raise
-                # Ctrl-C reaches workers, too, and ends those that are still being started.
-        if stop.exists():
-            raise KeyboardInterrupt
-
-
-def _train_with_one_thread(
-    run_path: Path, name: str, source: str, settings: dict[str, Any], listener: Listener, stop: Path, parent: int
-) -> None:
-    """Train a model until it is complete or the file ``stop`` is there; an interruption here makes that file.
-
-    It must not be raised: the process ``parent`` would kill the other workers before they have kept a checkpoint.
-    """
-    if os.getpid() != parent:
-        signal.signal(signal.SIGINT, lambda number, frame: None)  # between trainings the parent alone decides
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if not stop.exists():
-            folder = Run.open(run_path).model_path(name)
-            asked, log = TrainSettings.from_dict(settings), partial(listener, name)
-            train_model(load(source), source, asked, folder, device=torch.device("cpu"), log=log, stop=stop.exists)
-    except KeyboardInterrupt:
-        stop.touch()
-    finally:
-        torch.set_num_threads(threads)
 
 
 def standing(run: Run, name: str, settings: TrainSettings) -> str:

@@ -1,0 +1,27 @@
+"""Devices of a run."""
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+from torch import device
+
+from relens.errors import InputError
+from relens.pipeline.devices import check_devices, places_of
+
+CPU, FIRST, SECOND = device("cpu"), device("cuda:0"), device("cuda:1")
+
+
+def test_the_cpu_alone_is_shared_by_jobs_and_whatever_else_is_named_counts():
+    assert places_of([CPU], 3) == [CPU, CPU, CPU]
+    assert places_of([CPU, CPU], 3) == [CPU, CPU]
+    assert places_of([FIRST], 3) == [FIRST]
+    assert places_of([FIRST, SECOND, SECOND], 1) == [FIRST, SECOND, SECOND]
+
+
+def test_devices_of_two_kinds_are_refused():
+    check_devices([FIRST, SECOND, FIRST])
+    with pytest.raises(InputError, match=r"devices are cuda:0, cpu, expected one or more of one kind.*Name GPUs only"):
+        check_devices([FIRST, CPU])
+    with pytest.raises(InputError, match="devices are none"):
+        check_devices([])
