@@ -56,6 +56,17 @@ def test_show_prints_sizes_models_and_provenance(imported, tmp_path):
     assert json.loads(relens("show", tmp_path / "run", "--json").stdout) == imported
 
 
+@pytest.mark.parametrize("chooses", ["reduce", "expand"])
+def test_reduced_ranks_become_a_run_of_all_models_or_some(imported, authors, tmp_path, chooses):
+    chosen = {step: ("--models", "rotate") if step == chooses else () for step in ("reduce", "expand")}
+    assert relens("reduce", tmp_path / "run", "-o", tmp_path / "r.npz", *chosen["reduce"]).exit_code == 0
+    result = relens("expand", tmp_path / "r.npz", "--run", tmp_path / "less", "--json", *chosen["expand"])
+    splits = json.loads(result.stdout)["splits"]
+    assert splits.keys() == imported["splits"].keys()
+    for split, shown in splits.items():  # so few candidates are all kept
+        assert shown["mrr"] == {"rotate": imported["splits"][split]["mrr"]["rotate"]}
+
+
 def test_export_lists_each_models_rank_of_each_answer(imported, authors, tmp_path):
     assert relens("export", tmp_path / "run", "--split", "valid", "-o", tmp_path / "ranks.csv").exit_code == 0
     text = (tmp_path / "ranks.csv").read_text()

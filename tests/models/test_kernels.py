@@ -167,4 +167,4 @@ def test_models_score_the_same_with_the_kernels(name, candidates, monkeypatch):
         scores = model.score(model.encode(*queries), candidates)
         (scores * torch.linspace(-1, 1, scores.numel(), device=DEVICE).view_as(scores)).sum().backward()
         results.append([scores.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
-    torch.testing.assert_close(results[1], results[0])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)  # sums of many terms, in other orders

@@ -275,8 +275,9 @@ def export(run_path: Path, split: str, output: Path | None, jobs: int, as_json: 
               help="Contested candidates to keep of each query: those with the best rank in any model.")  # fmt: skip
 @click.option("--sample", type=click.IntRange(min=1), default=FINE.sample, show_default=True,
               help="How many of the others to keep; they stand for the rest.")  # fmt: skip
+@models_option
 @jobs_option
-def reduce(run_path: Path, output: Path, keep: int, sample: int, jobs: int) -> None:
+def reduce(run_path: Path, output: Path, keep: int, sample: int, models: list[str], jobs: int) -> None:
     """Write the packed ranks of RUN to one small file, for searches elsewhere.
 
     What is computed from it is close, not exact: score gaps are rounded, and of the contested candidates of a query
@@ -286,6 +287,8 @@ def reduce(run_path: Path, output: Path, keep: int, sample: int, jobs: int) -> N
     splits = {split: run.ranks(split) for split in SPLITS if run.has_ranks(split)}
     if not splits:
         raise RanksError(f"{run_path} has no ranks yet: add them with `relens rank` or `relens ranks import`.")
+    if models:
+        splits = {split: packed.select_models(models) for split, packed in splits.items()}
     write_reduced(splits, output, Reduction(keep, sample), jobs=jobs)
     note(f"wrote the ranks of {' and '.join(splits)} to {output}, {output.stat().st_size / 1e6:,.1f} MB")
 
@@ -293,16 +296,17 @@ def reduce(run_path: Path, output: Path, keep: int, sample: int, jobs: int) -> N
 @ranks.command()
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @run_option
+@models_option
 @jobs_option
 @force_option
 @json_option
-def expand(file: Path, run_path: Path, jobs: int, force: bool, as_json: bool) -> None:
+def expand(file: Path, run_path: Path, models: list[str], jobs: int, force: bool, as_json: bool) -> None:
     """Make a run from a FILE that `relens ranks reduce` wrote."""
     splits = read_reduced(file)
     name = next(iter(splits.values())).provenance.dataset
     with Run.receive_ranks(run_path, name, force=force) as stores:
         for split, packed in splits.items():
-            save(packed, stores / split)
+            save(packed.select_models(models) if models else packed, stores / split)
     report(run_path, jobs, as_json)
 
 
