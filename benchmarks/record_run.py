@@ -3,8 +3,8 @@
     python benchmarks/record_run.py runs/fb15k-237 --command 'relens run …' --output docs/results/fb15k-237-h200.json
 
 The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
-``--ranks`` the rank of every answer by every model and method goes into a file beside it, from which all metrics can be
-computed again. With ``--models`` the methods are compared anew with some of the models alone.
+``--ranks`` the rank of every answer by every model and method, or those of ``--columns`` alone, goes into a file beside
+it, from which all metrics can be computed again. With ``--models`` the methods are compared anew with some of the models alone.
 """
 
 import json
@@ -31,8 +31,16 @@ from relens.run import COMPARISON, Run
 @jobs_option
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
 @click.option("--ranks", "ranks_path", type=click.Path(path_type=Path), help="The .npz file to write ranks to.")
+@click.option("--columns", help="Models and methods whose ranks are written, separated by semicolons.  [default: all]")
 def main(
-    run_path: Path, command: str, device: str, models: list[str], jobs: int, output: Path, ranks_path: Path | None
+    run_path: Path,
+    command: str,
+    device: str,
+    models: list[str],
+    jobs: int,
+    output: Path,
+    ranks_path: Path | None,
+    columns: str | None,
 ) -> None:
     """Write a record of RUN."""
     run = Run.open(run_path)
@@ -55,7 +63,8 @@ def main(
     write_json(output, record)
     if ranks_path:
         packed = run.ranks("test")
-        _write_ranks(packed.select_models(models) if models else packed, comparison, ranks_path)
+        names = columns.split(";") if columns else list(metrics)
+        _write_ranks(packed.select_models(models) if models else packed, comparison, names, ranks_path)
 
 
 def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -81,19 +90,19 @@ def _test(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_ranks(test: PackedRanks, comparison: Comparison, path: Path) -> None:
-    """Write the candidates ahead of each answer, and level with it, (columns, Q), and the queries, (5, Q)."""
+def _write_ranks(test: PackedRanks, comparison: Comparison, names: list[str], path: Path) -> None:
+    """Write the candidates ahead of each answer, and level with it, (columns, Q); of the queries what groups them."""
     columns: dict[str, AnswerRanks] = {}
-    for evaluation in comparison.evaluations:
-        weights = comparison.weights.get(evaluation.name)
-        ranks = model_ranks(test, evaluation.name) if weights is None else evaluate(test, weights).answer_ranks
+    for name in names:
+        weights = comparison.weights.get(name)
+        ranks = model_ranks(test, name) if weights is None else evaluate(test, weights).answer_ranks
         assert ranks is not None  # only evaluations that come from a file have none
-        columns[evaluation.name] = ranks
+        columns[name] = ranks
     ahead, tied = (np.stack([getattr(ranks, part) for ranks in columns.values()]) for part in ("ahead", "tied"))
     with whole_file(path) as aside, aside.open("wb") as file:
         np.savez_compressed(
-            file, names=np.array(list(columns)), relations=np.array(test.relations), queries=test.queries.columns(),
-            ahead=_narrow(ahead), tied=_narrow(tied),
+            file, names=np.array(list(columns)), relations=np.array(test.relations), relation=test.queries.relation,
+            direction=test.queries.direction, triple=test.queries.triple, ahead=_narrow(ahead), tied=_narrow(tied),
         )  # fmt: skip
 
 

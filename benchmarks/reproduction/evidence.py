@@ -1,0 +1,122 @@
+"""What is kept of the runs that docs/reproduction.md reports, and the paper's figures beside it."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.ranks.metrics import AnswerRanks
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs/results/reproduction"
+DATASETS = {"wn18rr": "WN18RR", "fb15k-237": "FB15k-237", "nell-995": "NELL-995"}
+SIX = {
+    "transe": "TransE", "rotate": "RotatE", "house": "HousE",
+    "complex": "ComplEx", "conve": "ConvE", "compgcn": "CompGCN",
+}  # fmt: skip
+SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED = "simple:input=rank", "dsc:input=rank,regularise=none"
+METRICS = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The files of one data set below ``RESULTS``, as the commands of docs/reproduction.md wrote them."""
+
+    dataset: str
+
+    @property
+    def title(self) -> str:
+        """The data set's name as people write it."""
+        return DATASETS[self.dataset]
+
+    @cached_property
+    def paper(self) -> dict[str, Any]:
+        """The paper's figures: MRR, Hit@1, Hit@3 and Hit@10 of each model and method."""
+        figures: dict[str, Any] = json.loads((Path(__file__).parent / "paper.json").read_text())[self.dataset]
+        return figures
+
+    @cached_property
+    def six(self) -> dict[str, Any]:
+        """The record of the paper's six models and what combines them."""
+        return self._json("six.json")
+
+    @cached_property
+    def members(self) -> dict[str, Any]:
+        """The same with further seeds as members."""
+        return self._json("members.json")
+
+    @cached_property
+    def searches(self) -> dict[str, Any]:
+        """The searches on reduced ranks, by name."""
+        found: dict[str, Any] = self._json("searches.json")["searches"]
+        return found
+
+    @cached_property
+    def curves(self) -> list[dict[str, Any]]:
+        """The learning curves of the searches."""
+        found: list[dict[str, Any]] = self._json("curves.json")["curves"]
+        return found
+
+    @cached_property
+    def ranks(self) -> "Ranks":
+        """Test ranks of the six models and what combines them."""
+        return Ranks.read(RESULTS / self.dataset / "six.npz")
+
+    @cached_property
+    def member_ranks(self) -> "Ranks":
+        """Test ranks of what combines all members."""
+        return Ranks.read(RESULTS / self.dataset / "members.npz")
+
+    def test(self, name: str) -> dict[str, float]:
+        """Return the reported test metrics of one of the six models, or of a method that combines them."""
+        entry: dict[str, Any] = self.six["models"].get(name) or self.six["methods"][name]
+        metrics: dict[str, float] = entry["test"]
+        return metrics
+
+    def _json(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((RESULTS / self.dataset / name).read_text(encoding="utf-8"))
+        return found
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where every answer stands by every model and method.
+
+    Attributes:
+        of: by name, the answers' ranks, (Q,).
+        relation, direction, triple: of each query, (Q,).
+        relations: labels.
+    """
+
+    of: dict[str, AnswerRanks]
+    relation: npt.NDArray[np.int32]
+    direction: npt.NDArray[np.int32]
+    triple: npt.NDArray[np.int32]
+    relations: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> "Ranks":
+        """Read what ``benchmarks/record_run.py`` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            counts = zip(file["ahead"].astype(np.int64), file["tied"].astype(np.int64), strict=True)
+            of = {name: AnswerRanks(*pair) for name, pair in zip(file["names"].tolist(), counts, strict=True)}
+            return cls(of, file["relation"], file["direction"], file["triple"], tuple(file["relations"].tolist()))
+
+    def reciprocal(self, name: str) -> npt.NDArray[np.float64]:
+        """Return the reciprocal rank of every answer, (Q,)."""
+        return 1.0 / self.of[name].realistic
+
+    def by_relation(self, name: str) -> dict[str, float]:
+        """Return the MRR of every relation that has queries, both directions together."""
+        sums = np.bincount(self.relation, self.reciprocal(name), len(self.relations))
+        counts = np.bincount(self.relation, minlength=len(self.relations))
+        return {label: float(sums[r] / counts[r]) for r, label in enumerate(self.relations) if counts[r]}
+
+
+def complete() -> list[Evidence]:
+    """Return the data sets whose evidence is there, in the paper's order."""
+    return [Evidence(name) for name in DATASETS if (RESULTS / name / "six.npz").is_file()]
