@@ -117,8 +117,12 @@ def test_candidates_of_other_data_are_refused(trained, tmp_path):
 
 def test_a_run_on_a_folder_with_candidates_uses_them(ring):
     succeed("data", "sample-negatives", ring, "--per-query", 3, "-o", "few")
-    succeed("train", "few", "--model", "complex", "--run", "runs/few", "--device", "cpu", *SMALL)
-    assert "(sampled: among 4 candidates" in succeed("rank", "runs/few", "--device", "cpu").out
+    trained = succeed("train", "few", "--model", "complex", "--run", "runs/few", "--device", "cpu", "--json", *SMALL)
+    assert "validation MRRs are sampled: among 4 candidates per query (sampled by relens: 3" in trained.err
+    ranked = succeed("rank", "runs/few", "--device", "cpu")
+    assert "(sampled: among 4 candidates" in ranked.out
+    best = json.loads((Path("runs/few/models/complex/trained/model.json")).read_text())["result"]["best_mrr"]
+    assert f"{best:.4f}" in ranked.out  # the best parameters, ranked again among the same candidates
 
 
 def test_ogbs_files_go_from_training_to_an_evaluation(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from relens.data.candidates import PADDING, Candidates
 from relens.data.filters import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import Drop, Encoded, KGEModel, keep_all
@@ -24,7 +25,7 @@ class TableModel(KGEModel):
         return Encoded(self.entity[anchor, relation], relation, ())
 
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
-        return queries.vector.clone()
+        return queries.vector.clone() if candidates is None else queries.vector.gather(1, candidates)
 
 
 @pytest.fixture
@@ -58,6 +59,22 @@ def test_filtered_ranks_are_brute_force(triples, memory) -> None:
     known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
     ranks = filtered_ranks(model(), Queries.from_triples(asked), known, memory=memory)
     assert ranks.tolist() == brute_force(model().entity.tolist(), asked, triples)
+
+
+@pytest.mark.parametrize("memory", [1, 2_000, 2**30])
+def test_ranks_among_candidates_are_brute_force(triples, memory) -> None:
+    queries, rng = Queries.from_triples(triples[::3]), np.random.default_rng(1)
+    others = [rng.permutation(np.setdiff1d(np.arange(N_ENTITIES), [answer])) for answer in queries.answer]
+    negatives = np.stack(others)[:, :4].astype(np.int32)
+    negatives[::5, 2:] = PADDING
+    ranks = filtered_ranks(model(), queries, None, Candidates(negatives, "by hand"), memory=memory)
+    expected = []
+    for q, row in enumerate(negatives.tolist()):
+        relation = queries.relation[q] + N_RELATIONS * queries.direction[q]
+        scores = model().entity[queries.anchor[q], relation].tolist()
+        own, theirs = scores[queries.answer[q]], [scores[c] for c in row if c != PADDING]
+        expected.append(1 + sum(score > own for score in theirs) + sum(score == own for score in theirs) / 2)
+    assert ranks.tolist() == expected
 
 
 @pytest.mark.parametrize("largest", [1, 2, 5, 7])

@@ -89,10 +89,13 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
 def _train(
     dataset: Dataset, source: str, settings: "TrainSettings", folder: Path, device: "torch.device"
 ) -> "TrainedModel":
+    from relens.pipeline.checks import sampled_validation
     from relens.pipeline.training import train_model
     from relens.training.journal import Record
 
     note(f"training {settings.model}: {settings.steps:,} steps on {device}")
+    for text in sampled_validation(dataset):
+        note(text)
     with TerminalProgress().task(f"training {folder.name}", settings.steps) as advance:
         done = 0
 

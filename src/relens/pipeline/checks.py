@@ -23,6 +23,14 @@ def check_splits(dataset: Dataset, *splits: str) -> None:
             raise DatasetError(f"{dataset.name!r} has no {kind} triples, {purpose}: hold some out of train as {split}")
 
 
+def sampled_validation(dataset: Dataset) -> list[str]:
+    """Return a sentence on how models are validated while they are trained, where not all entities compete."""
+    candidates = dataset.candidates.get("valid")
+    if candidates is None:
+        return []
+    return [f"validation MRRs are sampled: among {candidates.n_columns:,} candidates per query ({candidates.source})"]
+
+
 def suspicions(dataset: Dataset) -> list[str]:
     """Return what makes results of a data set doubtful, a sentence for each kind; nothing where all is as it should be.
 

@@ -15,7 +15,7 @@ from relens.ensemble.fit import FitSettings
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
 from relens.models import build, resolve_name, resolve_options
-from relens.pipeline.checks import check_splits, suspicions
+from relens.pipeline.checks import check_splits, sampled_validation, suspicions
 from relens.pipeline.devices import check_devices, places_of
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
@@ -145,6 +145,8 @@ def _announce(plan: Plan, dataset: Dataset, path: Path, devices: Sequence[torch.
     progress.note(f"data set {dataset.name}: {sizes} triples")
     preset, where = preset_of(plan, on_cpu=devices[0].type == "cpu"), ", ".join(map(str, devices))
     progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {where}")
+    for text in sampled_validation(dataset):
+        progress.note(text)
     for text in suspicions(dataset):
         progress.note(f"warning: {text}")
 

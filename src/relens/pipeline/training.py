@@ -86,14 +86,15 @@ def train_model(
     ``source`` is what the data set was asked for as; ``log`` is handed each record; ``stop`` is asked before each step.
     """
     check_splits(dataset, "valid")
-    queries = dataset.queries("valid")
-    known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
+    queries, candidates, known = dataset.queries("valid"), dataset.candidates.get("valid"), None
+    if candidates is None:
+        known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
     with locked(folder), current(device):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
         result = fit(
             model, dataset.train, settings, folder=folder, log=log, stop=stop,
-            validate=lambda trained: mean_reciprocal_rank(trained, queries, known),
+            validate=lambda trained: mean_reciprocal_rank(trained, queries, known, candidates),
         )  # fmt: skip
         trained = save_trained(model, settings, result, dataset, source, folder / "trained")
         (folder / AGAIN).unlink(missing_ok=True)
