@@ -69,6 +69,8 @@ def searches(trials: list[int], basic_trials: list[int]) -> Iterator[tuple[str, 
     for method in SEARCHED:
         yield f"{method}, sweep", FitSettings(method=method, **PAPER), None
         yield f"{method}, sweep, default", FitSettings(method=method), None
+    yield "dsc, sweep, both directions together", FitSettings(method="dsc", group="relation", **PAPER), None
+    yield "dsc, sweep, default, both directions together", FitSettings(method="dsc", group="relation"), None
     for number in RESAMPLES:
         for method in SEARCHED:
             yield f"{method}, sweep, resample {number}", FitSettings(method=method, **PAPER), number
