@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relens import __version__ as relens_version
 from relens.cli import search as search_module
 from relens.cli.cluster import JOURNAL
 from relens.data.queries import Queries
@@ -316,9 +317,13 @@ def test_weights_are_the_same_with_every_backend(run_path, backend):
     assert searched(run_path, "--backend", backend, "--jobs", "2") == searched(run_path, "--jobs", "1")
 
 
-def test_a_cluster_finds_the_same_and_leaves_no_journal(run_path, tmp_path):
+def test_a_cluster_finds_the_same_and_leaves_no_journal(run_path, tmp_path, monkeypatch):
     with start("dask", tmp_path) as running:
-        found = searched(run_path, "--backend", "dask", "--address", running.address)
+        options = ("--backend", "dask", "--address", running.address)
+        found = searched(run_path, *options)
+        monkeypatch.setattr("relens.ensemble.cluster.__version__", "0.0.1")
+        message = f"have relens {relens_version}, this is 0.0.1: results could differ. Install the same version"
+        fail(2, message, "search", run_path, *options)
     assert found == searched(run_path)
     assert not (run_path / JOURNAL).exists()
 
