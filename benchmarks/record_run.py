@@ -1,6 +1,6 @@
 """Write down what ``relens run`` gave: how each model was trained, and what models and methods are worth on test.
 
-    python benchmarks/record_run.py runs/fb15k-237 --command 'relens run …' --output docs/results/fb15k-237-h200.json
+    python benchmarks/record_run.py runs/fb15k-237 --command 'relens run …' --output results/fb15k-237.json
 
 The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
 ``--ranks`` the rank of every answer by every model and method, or those of ``--columns`` alone, goes into a file beside
