@@ -9,7 +9,7 @@ from joblib import cpu_count
 
 from relens.data.groups import Grouping
 from relens.ensemble.crossval import split_by_group
-from relens.ensemble.fit import FitSettings, fit
+from relens.ensemble.fit import FitSettings, Method, fit
 from relens.ensemble.sampling import sample_groups
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
@@ -44,33 +44,36 @@ class Curve:
     mrr: list[float]
 
 
-def measure_curves(valid: PackedRanks, *, seed: int = 0, progress: Progress = SILENT) -> list[Curve]:
+def measure_curves(
+    valid: PackedRanks, *, group: str = "relation-direction", seed: int = 0, progress: Progress = SILENT
+) -> list[Curve]:
     """Search the weights of ``valid`` again and again, as the paper's Figures 2 and 5 do, and by the sweep.
 
-    All search on ranks and without shrinkage, the paper's form. Up to as many workers as there are cores are
-    measured; more are replayed. ``simple`` and ``basic`` are one search each and have one worker.
+    ``group`` is how queries share weights, see ``FitSettings``. All search on ranks and without shrinkage, the paper's
+    form. Up to as many workers as there are cores are measured; more are replayed. ``simple`` and ``basic`` are one
+    search each and have one worker.
     """
-    curves = [_sweep(valid, method, seed, progress) for method in ("simple", "dsc")]
+    curves = [_sweep(valid, method, group, seed, progress) for method in ("simple", "dsc")]
     for trials in TRIALS:
-        curves += [_one_search(valid, method, trials, seed, progress) for method in ("simple", "basic")]
-        curves += _divided(valid, trials, seed, progress)
+        curves += [_one_search(valid, method, trials, group, seed, progress) for method in ("simple", "basic")]
+        curves += _divided(valid, trials, group, seed, progress)
     return curves
 
 
-def _sweep(valid: PackedRanks, method: str, seed: int, progress: Progress) -> Curve:
-    settings = FitSettings(method=method, input="rank", regularise="none", seed=seed)  # type: ignore[arg-type]
+def _sweep(valid: PackedRanks, method: Method, group: str, seed: int, progress: Progress) -> Curve:
+    settings = FitSettings(method=method, input="rank", regularise="none", group=group, seed=seed)
     fit(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)  # compile the kernels before the clock runs
     return _curve(fit(valid, settings, progress=progress).trace[:, [0, 2]], method, "sweep", 0)
 
 
-def _one_search(valid: PackedRanks, method: str, trials: int, seed: int, progress: Progress) -> Curve:
-    settings = FitSettings(method=method, searcher="tpe", input="rank", trials=trials, seed=seed)  # type: ignore[arg-type]
+def _one_search(valid: PackedRanks, method: Method, trials: int, group: str, seed: int, progress: Progress) -> Curve:
+    settings = FitSettings(method=method, searcher="tpe", input="rank", trials=trials, group=group, seed=seed)
     return _curve(fit(valid, settings, progress=progress).trace[:, [0, 2]], method, "tpe", trials)
 
 
-def _divided(valid: PackedRanks, trials: int, seed: int, progress: Progress) -> list[Curve]:
+def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
     """Search group by group (dsc): measured for as many workers as there are cores, replayed for more."""
-    grouping = Grouping.by_relation_and_direction(valid.relations)
+    grouping = Grouping.make(group, valid.relations)
     _, members = split_by_group(grouping.of(valid.queries), np.arange(valid.n_queries))
     curves = []
     serial: list[Trace] = []

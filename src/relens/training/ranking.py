@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,13 +105,14 @@ def _compared(
         torch.from_numpy(column.astype(np.int64)).to(device)
         for column in (queries.anchor, queries.relation + model.n_relations * queries.direction, queries.answer)
     )
+    left_out: tuple[npt.NDArray[Any], npt.NDArray[Any]]
     if candidates is None:
         assert known is not None  # nothing else says who competes
-        (offsets, others), place = known.of(queries), answer.unsqueeze(1)
-        columns = None
+        left_out, place, columns = known.of(queries), answer.unsqueeze(1), None
     else:
-        (offsets, others), place = candidates.absent(rows), torch.zeros_like(answer).unsqueeze(1)
+        left_out, place = candidates.absent(rows), torch.zeros_like(answer).unsqueeze(1)
         columns = torch.from_numpy(candidates.columns(rows, queries.answer).astype(np.int64)).to(device)
+    offsets, others = left_out
     owners = np.repeat(np.arange(len(queries)), np.diff(offsets))
     scores = model.score(model.encode(anchor, relation), columns).float()
     hidden = torch.from_numpy(owners).to(device), torch.from_numpy(others.astype(np.int64)).to(device)
