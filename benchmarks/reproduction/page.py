@@ -1,0 +1,262 @@
+"""The tables of docs/reproduction.md, from the evidence below docs/results/reproduction.
+
+    python benchmarks/reproduction/page.py            # writes them into the page
+    python benchmarks/reproduction/page.py --check    # fails where the page says something else
+
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``; what stands around it is written by hand.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import click
+from claims import claims
+from evidence import (
+    DATASETS,
+    DSC_AS_PUBLISHED,
+    METRICS,
+    ROOT,
+    SIMPLE_AS_PUBLISHED,
+    SIX,
+    Evidence,
+    complete,
+)
+
+from relens.ranks.metrics import mrr
+from relens.significance import paired_test
+
+PAGE = ROOT / "docs/reproduction.md"
+RELATIONS = ("_member_meronym", "_synset_domain_topic_of", "_has_part", "_verb_group")
+"""Those of WN18RR whose MRRs the paper shows."""
+TRIALS = (50, 100, 300)
+
+Row = tuple[str, Callable[[Evidence], str]]
+"""A row of a table with a column for each data set: its title, and what says the cells."""
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; fail where the page differs from the evidence.")
+def main(check: bool) -> None:
+    """Write the tables into the page."""
+    found = PAGE.read_text(encoding="utf-8")
+    wanted = filled(found)
+    if check and found != wanted:
+        raise click.ClickException(f"{PAGE.name} differs from its evidence: run benchmarks/reproduction/page.py")
+    if not check:
+        PAGE.write_text(wanted, encoding="utf-8")
+
+
+def filled(page: str) -> str:
+    """Return the page with every table as the evidence has it."""
+    tables: dict[str, Callable[[], str]] = {
+        "significance": significance, "searches": searches, "ties": ties, "claims": lambda: claims(complete()),
+        "inputs": inputs, "relations": relations, "summary": summary,
+    }  # fmt: skip
+    for name in DATASETS:
+        tables[f"results {name}"] = partial(results, Evidence(name))
+        tables[f"training {name}"] = partial(training, Evidence(name))
+    return re.sub(
+        r"(<!-- table (.*?) -->\n).*?(<!-- end -->)",
+        lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}",
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def summary() -> str:
+    """Return the test MRRs in short, the paper's in brackets."""
+    beside = {
+        "`mean`": ("mean", "mean"),
+        "`stacking`": ("stacking", "stacking"),
+        "`simple`, as in the paper": (SIMPLE_AS_PUBLISHED, "simple"),
+        "`dsc`, as in the paper": (DSC_AS_PUBLISHED, "dsc"),
+    }
+    rows: list[Row] = [("the best single model on validation (in the paper: on test)", _best_single)]
+    rows += [(title, lambda of, pair=pair: _beside(of, *pair)[0]) for title, pair in beside.items()]
+    rows += [
+        ("**`dsc`, relens's default**", lambda of: f"**{_figure(of.test('dsc')['mrr'])}**"),
+        ("`dsc`, with further seeds as members", lambda of: _figure(of.members["methods"]["dsc"]["test"]["mrr"])),
+    ]
+    return _by_dataset("test MRR", rows)
+
+
+def results(of: Evidence) -> str:
+    """Return Tables 1 and 8 for a data set: ours, and the paper's in brackets."""
+    rows = [[title, *_beside(of, name, name)] for name, title in SIX.items()]
+    rows += [[f"`{name}`", *_beside(of, name, name)] for name in ("mean", "stacking", "mrr-mean")]
+    rows += [
+        ["SimpleEns, by the sweep", *_beside(of, SIMPLE_AS_PUBLISHED, "simple")],
+        ["RelEns-DSC, by the sweep", *_beside(of, DSC_AS_PUBLISHED, "dsc")],
+        ["Relative ↑", *_relative(of, SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, of.paper["relative"])],
+        ["`greedy`", *_beside(of, "greedy", None)],
+        ["`simple`", *_beside(of, "simple", None)],
+        ["**`dsc`**", *(f"**{cell}**" for cell in _beside(of, "dsc", None))],
+        ["Relative ↑", *_relative(of, "simple", "dsc", None)],
+    ]
+    methods = of.members["methods"]
+    n = len(of.members["models"])
+    for name in ("simple", "dsc"):
+        rows.append([f"`{name}` of {n} members", *(_figure(methods[name]["test"][metric]) for metric in METRICS)])
+    return _table(["test", "MRR", "Hit@1", "Hit@3", "Hit@10"], rows)
+
+
+def training(of: Evidence) -> str:
+    """Return how each model was trained, and what it is worth."""
+    header = ["", "seconds", "steps", "best step", "validation MRR", "test MRR", "paper", "difference"]
+    rows = []
+    for name, model in of.members["models"].items():
+        ours, seed = model["test"]["mrr"], model["settings"]["seed"]
+        kind = model["settings"]["model"]
+        theirs = of.paper[kind][0]
+        rows.append(
+            [
+                SIX.get(name) or f"{SIX[kind]}, `{name}`, seed {seed}",
+                f"{model['seconds']:.0f}",
+                f"{model['step']:,}",
+                f"{model['best_step']:,}",
+                _figure(model["best_mrr"]),
+                _figure(ours),
+                _figure(theirs),
+                f"{ours - theirs:+.4f}".replace("0.", "."),
+            ]
+        )
+    return _table(header, rows)
+
+
+def searches() -> str:
+    """Return what each search finds on reduced ranks, validation and test MRR, and the seconds it takes."""
+    rows: list[Row] = [
+        (f"`{name}`", lambda of, name=name: _found(of, [name])) for name in ("mean", "mrr-mean", "stacking")
+    ]
+    for method in ("simple", "basic", "dsc"):
+        for q in TRIALS:
+            prefix = f"{method}, tpe, Q = {q}, seed"
+            if any(_named(of, prefix) for of in complete()):
+                rows.append((f"`{method}`, TPE, Q = {q}", lambda of, prefix=prefix: _found(of, _named(of, prefix))))
+        if method != "basic":
+            rows.append((f"`{method}`, sweep", lambda of, m=method: _found(of, [f"{m}, sweep"])))
+            prefix = f"{method}, sweep, resample"
+            rows.append((f"`{method}`, sweep, resampled", lambda of, prefix=prefix: _found(of, _named(of, prefix))))
+            rows.append(
+                (f"`{method}`, sweep, relens's default", lambda of, m=method: _found(of, [f"{m}, sweep, default"]))
+            )
+    for name in ("dsc, sweep, both directions together", "dsc, sweep, default, both directions together"):
+        title = name.replace("dsc", "`dsc`").replace("default", "relens's default")
+        rows.append((title, lambda of, name=name: _found(of, [name])))
+    return _by_dataset("validation MRR, test MRR, seconds", rows)
+
+
+def inputs() -> str:
+    """Return the cross-validated MRR of each input, with the best shrinkage, and of the two extremes of shrinkage."""
+
+    def cell(of: Evidence, name: str) -> str:
+        scores = of.searches["dsc, sweep, default"]["settings"]["cross_validation"][name]
+        best = max(scores, key=lambda kappa: scores[kappa])
+        return (
+            f"{_figure(scores['0.0'])}, {_figure(scores['inf'])}, {_figure(scores[best])} (κ {best.removesuffix('.0')})"
+        )
+
+    rows: list[Row] = [
+        (f"`{name}`", lambda of, name=name: cell(of, name)) for name in ("rank", "sqrt", "log", "rrf", "score")
+    ]
+    return _by_dataset("cross-validated MRR: κ 0, κ ∞, best", rows)
+
+
+def ties() -> str:
+    """Return the test MRR of every model and method by each rule for ties."""
+    names = [*SIX, "mean", "stacking", SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, "simple", "dsc"]
+
+    def cell(of: Evidence, name: str) -> str:
+        ranks = of.ranks.of[name]
+        return " / ".join(_figure(mrr(each)) for each in (ranks.optimistic, ranks.realistic, ranks.pessimistic))
+
+    rows = [(SIX.get(name, f"`{name}`"), lambda of, name=name: cell(of, name)) for name in names]
+    return _by_dataset("optimistic / mean / pessimistic", rows)
+
+
+def significance() -> str:
+    """Return how much weights per relation are ahead of one vector for all, and how sure that is."""
+    pairs = {
+        "on ranks, as in the paper": (DSC_AS_PUBLISHED, SIMPLE_AS_PUBLISHED),
+        "relens's default": ("dsc", "simple"),
+    }
+
+    def cell(of: Evidence, ours: str, reference: str) -> str:
+        ranks = of.ranks
+        found = paired_test(ranks.reciprocal(ours), ranks.reciprocal(reference), ranks.triple, reference=reference)
+        low, high = (f"{end:+.4f}".replace("0.", ".") for end in found.interval)
+        return f"{found.difference:+.4f}".replace("0.", ".") + f" ({low} to {high}), p {_p(found.p_value)}"
+
+    rows = [(title, lambda of, pair=pair: cell(of, *pair)) for title, pair in pairs.items()]
+    return _by_dataset("`dsc` − `simple`, test MRR", rows)
+
+
+def relations() -> str:
+    """Return the models' MRR on the relations of WN18RR that the paper names."""
+    ranks = Evidence("wn18rr").ranks
+    header = ["test MRR", *SIX.values(), "`dsc`"]
+    rows = []
+    for relation in RELATIONS:
+        values = [ranks.by_relation(name)[relation] for name in (*SIX, "dsc")]
+        best = max(values[:-1])
+        rows.append([f"`{relation}`", *(f"**{_figure(v)}**" if v == best else _figure(v) for v in values)])
+    return _table(header, rows)
+
+
+def _beside(of: Evidence, ours: str, theirs: str | None) -> list[str]:
+    figures = [_figure(of.test(ours)[metric]) for metric in METRICS]
+    if theirs is None:
+        return figures
+    return [f"{figure} ({_figure(value)})" for figure, value in zip(figures, of.paper[theirs], strict=True)]
+
+
+def _relative(of: Evidence, simple: str, dsc: str, theirs: Sequence[float] | None) -> list[str]:
+    gains = [f"{of.test(dsc)[metric] / of.test(simple)[metric] - 1:.2%}" for metric in METRICS]
+    return gains if theirs is None else [f"{gain} ({value:.2%})" for gain, value in zip(gains, theirs, strict=True)]
+
+
+def _best_single(of: Evidence) -> str:
+    best, theirs = (max(SIX, key=lambda name, at=at: at(name)) for at in (
+        lambda name: of.six["models"][name]["best_mrr"], lambda name: of.paper[name][0]
+    ))  # fmt: skip
+    return f"{SIX[best]} {_figure(of.test(best)['mrr'])} ({SIX[theirs]} {_figure(of.paper[theirs][0])})"
+
+
+def _named(of: Evidence, prefix: str) -> list[str]:
+    return [name for name in of.searches if name.startswith(prefix)]
+
+
+def _found(of: Evidence, names: Sequence[str]) -> str:
+    """Return the mean and standard deviation over several searches, or the values of one; a dash for none."""
+    if not names:
+        return "–"
+    cells = []
+    for split in ("valid", "test"):
+        values = [of.searches[name][split]["mrr"] for name in names]
+        spread = f" ± {_figure(statistics.stdev(values))}" if len(values) > 1 else ""
+        cells.append(_figure(statistics.mean(values)) + spread)
+    seconds = statistics.median(of.searches[name]["seconds"] for name in names)
+    return f"{cells[0]}, {cells[1]}, {seconds:.1f} s"
+
+
+def _by_dataset(corner: str, rows: Sequence[Row]) -> str:
+    found = complete()
+    return _table([corner, *(of.title for of in found)], [[title, *map(cell, found)] for title, cell in rows])
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4f}".removeprefix("0")
+
+
+def _p(value: float) -> str:
+    return "< .001" if value < 1e-3 else f"{value:.3f}".removeprefix("0")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What docs/reproduction.md reports follows from the ranks that are committed beside it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.reproduction.evidence import Evidence, Ranks, complete
+from relens.ranks.metrics import hits, mean_rank, mrr
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("of", complete(), ids=lambda of: of.dataset)
+def test_the_reported_metrics_are_those_of_the_ranks(of: Evidence) -> None:
+    check(of.ranks, {**of.six["models"], **of.six["methods"]})
+    check(of.member_ranks, {name: of.members["methods"][name] for name in ("simple", "dsc")})
+
+
+def check(ranks: Ranks, reported: dict[str, dict[str, dict[str, float]]]) -> None:
+    assert ranks.of.keys() == reported.keys()
+    for name, entry in reported.items():
+        found = ranks.of[name]
+        expected = {
+            "queries": len(found),
+            "mrr": mrr(found.realistic),
+            "hits_at_1": hits(found.realistic, 1),
+            "hits_at_3": hits(found.realistic, 3),
+            "hits_at_10": hits(found.realistic, 10),
+            "mean_rank": mean_rank(found.realistic),
+            "mrr_optimistic": mrr(found.optimistic),
+            "mrr_pessimistic": mrr(found.pessimistic),
+        }
+        assert entry["test"] == pytest.approx(expected, rel=1e-12), name
+
+
+def test_the_page_says_what_the_evidence_says() -> None:
+    script = ROOT / "benchmarks/reproduction/page.py"
+    subprocess.run([sys.executable, script, "--check"], check=True, cwd=ROOT)
