@@ -1,18 +1,15 @@
 """How fast dense ranks and scores are packed, against reading them, and how much memory that takes.
 
-One array per model is written to disk, read once so that the system has it cached, and packed through memory maps into
-a store, in a process of its own whose private memory is limited: by default to 4 GB, however large the arrays are.
+One array per model is written to disk, read once so that the system has it cached, and packed into a store, in a
+process of its own whose private memory is limited: by default to 4 GB, however large the arrays are.
 
     python benchmarks/bench_pack.py --size 7 --output out/pack.json
 """
 
-import os
 import resource
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -20,8 +17,9 @@ from typing import Any
 
 import click
 import numpy as np
-from environment import Target, describe, say, say_targets, time_in_turn, write
-from reading import KERNELS, words_of
+from environment import Target, alone, describe, memory_status, say, say_targets, time_in_turn, write
+from rank_files import ranks_of
+from reading import file_readers
 from shapes import DEFAULT_CACHE, SHAPES, SPLIT
 
 from relens.data.queries import Queries
@@ -34,7 +32,6 @@ from relens.ranks.store import n_bytes
 
 DISTINCT_BLOCKS = 8
 """Blocks of queries simulated; files of any size repeat their rows."""
-COPY_BYTES = 2**22
 WARM_UP_ROWS = 64
 SAMPLING_SECONDS = 0.01
 
@@ -91,9 +88,7 @@ def main(size: float, shape: str, seed: int, limit: float, cache: Path, output: 
             for gaps in (False, True) if kind == "scores" else (False,):
                 name = f"{kind} with gaps" if gaps else kind
                 case = Case(name, kind, files, queries, n_rows, gaps, limit=limit_bytes, **options)
-                # A process for each case, so that its peak of memory is its own.
-                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                    cases[name] = pool.submit(measure, case).result()
+                cases[name] = alone(measure, case)
                 say(
                     f"{name}: {cases[name]['gb_per_second']:.2f} GB/s, {cases[name]['ratio_to_best_read']:.2f} of "
                     f"reading, {cases[name]['peak_private_gb']:.2f} GB of private memory"
@@ -120,10 +115,7 @@ def write_arrays(kind: Kind, shape: str, seed: int, size: int, folder: Path) -> 
     values = np.concatenate([simulation.scores(every, SPLIT, block) for block in blocks], axis=1)
     queries = every[np.concatenate([np.arange(len(every))[block * BLOCK : (block + 1) * BLOCK] for block in blocks])]
     if kind == "ranks":
-        # The inverse of the permutation that sorts a row gives the ranks 1..C, as exported files have them.
-        order = np.argsort(-values, axis=2)
-        values = np.empty(values.shape, dtype=np.uint16)
-        np.put_along_axis(values, order, np.arange(1, values.shape[2] + 1, dtype=np.uint16), axis=2)
+        values = ranks_of(values)
     n_rows = max(WARM_UP_ROWS, size // (len(values) * values[0, 0].nbytes))
     files = tuple(folder / f"{model.replace(' ', '-')}.npy" for model in simulation.models)
     for file, rows in zip(files, values, strict=True):
@@ -141,11 +133,10 @@ def measure(case: Case) -> dict[str, Any]:
     store = case.files[0].parent / "store"
     pack_dense(case.dense(WARM_UP_ROWS), jobs=case.jobs)
     dense = case.dense()
-    before = _status("RssAnon")
+    before = memory_status("RssAnon")
     functions: dict[str, Callable[[], Any]] = {
         "pack": lambda: pack_dense(dense, store, memory_budget=case.memory_budget, jobs=case.jobs),
-        **{f"mapped, {name}": lambda kernel=kernel: read_mapped(case, kernel) for name, kernel in KERNELS.items()},
-        "copied to a buffer": lambda: read_copied(case),
+        **file_readers(case.files, case.jobs),
     }
     # Once before it counts: the system has the files cached, and everything is compiled.
     time_in_turn({name: function for name, function in functions.items() if name != "pack"}, 1)
@@ -164,48 +155,19 @@ def measure(case: Case) -> dict[str, Any]:
         "store_bytes": n_bytes(store),
         "private_gb_before": before / 1e9,
         "peak_private_gb": max(peak) / 1e9,
-        # With the pages of mapped files, which the system takes back when it needs them. (A peak by getrusage would
-        # be that of the parent process, where it was larger.)
-        "peak_resident_gb": _status("VmHWM") / 1e9,
+        # With the pages of files that the reading has mapped, which the system takes back when it needs them.
+        "peak_resident_gb": memory_status("VmHWM") / 1e9,
     }
-
-
-def read_mapped(case: Case, kernel: Callable[..., Any]) -> None:
-    """Read all files once through memory maps of their own, each file cut into one run per thread."""
-
-    def read(part: int) -> None:
-        for file in case.files:
-            words = words_of(np.load(file, mmap_mode="r"))
-            kernel(words[len(words) * part // case.jobs : len(words) * (part + 1) // case.jobs])
-
-    with ThreadPoolExecutor(case.jobs) as pool:
-        list(pool.map(read, range(case.jobs)))
-
-
-def read_copied(case: Case) -> None:
-    """Read all files once into a small buffer per thread."""
-
-    def read(part: int) -> None:
-        buffer = bytearray(COPY_BYTES)
-        for file in case.files:
-            size = file.stat().st_size
-            at, last = size * part // case.jobs, size * (part + 1) // case.jobs
-            with file.open("rb", buffering=0) as opened:
-                while at < last:
-                    at += os.preadv(opened.fileno(), [memoryview(buffer)[: last - at]], at)
-
-    with ThreadPoolExecutor(case.jobs) as pool:
-        list(pool.map(read, range(case.jobs)))
 
 
 @contextmanager
 def sampled_peak() -> Iterator[list[int]]:
     """Look at the process's private memory all the time; yield the list that grows, bytes."""
-    seen, done = [_status("RssAnon")], Event()
+    seen, done = [memory_status("RssAnon")], Event()
 
     def look() -> None:
         while not done.wait(SAMPLING_SECONDS):
-            seen.append(_status("RssAnon"))
+            seen.append(memory_status("RssAnon"))
 
     thread = Thread(target=look)
     thread.start()
@@ -214,14 +176,6 @@ def sampled_peak() -> Iterator[list[int]]:
     finally:
         done.set()
         thread.join()
-
-
-def _status(field: str) -> int:
-    """Return a size from the kernel's account of this process, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise LookupError(field)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ against the speed of reading its bytes, and how time grows with the queries.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,19 @@ import click
 import numpy as np
 import numpy.typing as npt
 from authors import STARTUP_TRIALS, TRIALS, Procedure, Searched, Source, stratified_sample
-from environment import Target, Timing, describe, say, say_targets, seconds_of, time_in_turn, write
+from environment import (
+    Target,
+    Timing,
+    describe,
+    growth_exponent,
+    say,
+    say_targets,
+    seconds_of,
+    time_in_turn,
+    write,
+)
 from reading import KERNELS, reader, words_of
-from shapes import DEFAULT_CACHE, SHAPES, SPLIT, Shape, groups_of, statistics
+from shapes import DEFAULT_CACHE, SHAPES, SPLIT, Shape, as_stored, groups_of, statistics, subset
 
 from relens.ensemble.fit import fit
 from relens.ensemble.grid import to_grid, uniform, vertices
@@ -230,7 +240,7 @@ class Bench:
             seconds["sweep"].append(repeated(lambda s=some: self.fit(s, **PAPER), self.settings.repeats).median)
             evaluate = repeated(lambda s=some: answer_ranks(s, weights, jobs=jobs), EVALUATIONS)
             seconds["evaluation"].append(evaluate.median)
-        exponents = {name: float(np.polyfit(np.log(queries), np.log(values), 1)[0]) for name, values in seconds.items()}
+        exponents = {name: growth_exponent(queries, values) for name, values in seconds.items()}
         say("    time grows like " + ", ".join(f"n^{value:.2f} ({name})" for name, value in exponents.items()))
         return {"queries": queries, "seconds": seconds, "exponents": exponents}
 
@@ -238,26 +248,6 @@ class Bench:
 def repeated(function: Callable[[], Any], repeats: int) -> Timing:
     """Time several calls."""
     return Timing(tuple(seconds_of(function) for _ in range(repeats)))
-
-
-def subset(packed: PackedRanks, fraction: float, seed: int) -> PackedRanks:
-    """Return the queries of a random share of the triples, in their order."""
-    n = int(packed.queries.triple.max()) + 1
-    chosen = np.zeros(n, dtype=bool)
-    chosen[generator(seed, "subset").permutation(n)[: max(1, round(min(fraction, 1.0) * n))]] = True
-    return packed.select_queries(np.flatnonzero(chosen[packed.queries.triple]))
-
-
-def as_stored(packed: PackedRanks) -> PackedRanks:
-    """Return the pack with its arrays as a memory-mapped store has them: kernels are compiled for each kind of array.
-
-    That is model-major and read-only.
-    """
-    arrays = {field.name: getattr(packed, field.name) for field in fields(packed)}
-    stored = {name: np.ascontiguousarray(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
-    for array in stored.values():
-        array.flags.writeable = False
-    return replace(packed, **stored)
 
 
 def targets_of(report: dict[str, Any]) -> list[Target]:

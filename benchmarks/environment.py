@@ -5,14 +5,18 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 PACKAGES = ("relens", "numpy", "numba", "joblib", "optuna", "hyperopt", "scipy")
 
@@ -69,6 +73,12 @@ def time_in_turn(functions: Mapping[str, Callable[[], Any]], repeats: int) -> di
     return {name: Timing(tuple(values)) for name, values in seconds.items()}
 
 
+def alone(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own, so that its peak of memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
 def describe() -> dict[str, Any]:
     """Return commit, machine and versions."""
     return {
@@ -77,6 +87,7 @@ def describe() -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load_average": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
@@ -103,6 +114,23 @@ def say_targets(targets: list[Target]) -> None:
     for target in (target.to_json() for target in targets):
         mark = "reached" if target["reached"] else "MISSED "
         say(f"  {mark} {target['name']}: {target['value']:.4g}, {target['kind']} {target['bound']:g}")
+
+
+def memory_status(field: str) -> int:
+    """Return a size from the kernel's account of this process, in bytes; ``VmHWM`` is the most that was resident.
+
+    That counts the pages of mapped files. (A peak by getrusage would be that of the parent process, where it was
+    larger.)
+    """
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Return the p for which the costs grow like n^p, by least squares on logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
 
 
 def _git(*arguments: str) -> str:

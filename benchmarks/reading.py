@@ -1,7 +1,9 @@
 """Read kernels: how fast the machine can look at some bytes once, with a number of threads. The yardstick."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 Words = npt.NDArray[np.uint64]
+COPY_BYTES = 2**22
 
 
 def words_of(array: npt.NDArray[Any]) -> Words:
@@ -50,3 +53,27 @@ def reader(kernel: Callable[[Words], Any], arrays: list[Words], jobs: int) -> Ca
             list(pool.map(read, parts))
 
     return read_all
+
+
+def file_readers(files: Sequence[Path], jobs: int) -> dict[str, Callable[[], None]]:
+    """Return functions that read all files once, one per way of reading, each file cut into one run per thread."""
+
+    def mapped(kernel: Callable[[Words], Any]) -> None:
+        # Mapped anew each time, as by anyone who comes to the files.
+        reader(kernel, [words_of(np.load(file, mmap_mode="r")) for file in files], jobs)()
+
+    def copy(part: int) -> None:
+        buffer = bytearray(COPY_BYTES)
+        for file in files:
+            size = file.stat().st_size
+            at, last = size * part // jobs, size * (part + 1) // jobs
+            with file.open("rb", buffering=0) as opened:
+                while at < last:
+                    at += os.preadv(opened.fileno(), [memoryview(buffer)[: last - at]], at)
+
+    def copied() -> None:
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(copy, range(jobs)))
+
+    ways = {f"mapped, {name}": lambda kernel=kernel: mapped(kernel) for name, kernel in KERNELS.items()}
+    return {**ways, "copied to a buffer": copied}

@@ -4,7 +4,8 @@
 
 The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
 ``--ranks`` the rank of every answer by every model and method, or those of ``--columns`` alone, goes into a file beside
-it, from which all metrics can be computed again. With ``--models`` the methods are compared anew with some of the models alone.
+it, from which all metrics can be computed again. With ``--models`` the methods are compared anew with some of the
+models alone.
 """
 
 import json

@@ -22,7 +22,7 @@ def main(files: tuple[Path, ...]) -> None:
     parts = [machine(report) for report in reports[:1]]
     if searches:
         parts += [search_table(searches), methods_table(searches)]
-    parts += [pack_table(report) for report in reports if report["benchmark"] == "pack"]
+    parts += [TABLES[report["benchmark"]](report) for report in reports if report["benchmark"] in TABLES]
     parts.append(targets_table(reports))
     click.echo("\n\n".join(parts))
 
@@ -102,11 +102,56 @@ def pack_table(report: Report) -> str:
     return _table(header, rows)
 
 
+def scale_table(report: Report) -> str:
+    """Return one column per size."""
+    rows: list[tuple[str, Callable[[Report], str]]] = [
+        ("queries, groups", lambda r: f"{r['queries']:,}, {r['groups']:,}"),
+        ("rank files, MB", lambda r: f"{r['file_bytes'] / 1e6:,.0f}"),
+        ("packed ranks, MB (contested share)", lambda r: f"{r['store_bytes'] / 1e6:,.0f} ({r['contested_share']:.1%})"),
+        ("packing", lambda r: _duration(r["pack"]["median_seconds"])),
+        (
+            "  GB/s (of the best way to read)",
+            lambda r: f"{r['pack_gb_per_second']:.1f} ({r['ratio_to_best_read']:.0%})",
+        ),
+        ("search of all groups", lambda r: _duration(r["search"]["median_seconds"])),
+        ("evaluation, with intervals", lambda r: _duration(r["evaluation"]["median_seconds"])),
+        (
+            "default fit, with cross-validation",
+            lambda r: _duration(r["default_fit"]["seconds"]) if "default_fit" in r else "–",
+        ),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+    ]
+    header = ["triples", *(f"{size['triples']:,}" for size in report["sizes"])]
+    return _table(header, [[title, *map(cell, report["sizes"])] for title, cell in rows])
+
+
+def models_table(report: Report) -> str:
+    """Return one column per number of models."""
+    rows: list[tuple[str, Callable[[Report], str]]] = [
+        ("contested share", lambda r: f"{r['statistics']['contested_share']:.1%}"),
+        ("packed ranks, MB", lambda r: f"{r['store_bytes'] / 1e6:,.0f}"),
+        ("ranking and packing of scores", lambda r: _duration(r["pack_seconds"])),
+        ("search of all groups", lambda r: _duration(r["search"]["median_seconds"])),
+        ("evaluation, with intervals", lambda r: _duration(r["evaluation"]["median_seconds"])),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+        ("best single model", lambda r: _mrr(r["mrr_best_single"])),
+        ("dsc, sweep", lambda r: _mrr(r["mrr"])),
+        ("models with a weight, per group", lambda r: f"{r['models_used']:.1f}"),
+        ("search with a limit on the models", lambda r: _duration(r["few"]["seconds"]) if "few" in r else "–"),
+        (
+            "dsc with that limit",
+            lambda r: f"{_mrr(r['few']['mrr'])} (at most {r['few']['max_models']})" if "few" in r else "–",
+        ),
+    ]
+    header = ["models", *(str(size["models"]) for size in report["sizes"])]
+    return _table(header, [[title, *map(cell, report["sizes"])] for title, cell in rows])
+
+
 def targets_table(reports: Sequence[Report]) -> str:
     """Return every target, what was measured, and whether that reaches it."""
     rows = [
         [
-            report["shape"]["name"] if report["benchmark"] == "search" else "packing",
+            report["shape"]["name"] if report["benchmark"] == "search" else report["benchmark"],
             target["name"],
             f"{target['kind']} {target['bound']:g}",
             f"{target['value']:,.0f}" if abs(target["value"]) >= 1000 else f"{target['value']:.3g}",
@@ -116,6 +161,10 @@ def targets_table(reports: Sequence[Report]) -> str:
         for target in report["targets"]
     ]
     return _table(["", "target", "bound", "measured", "reached"], rows)
+
+
+TABLES: dict[str, Callable[[Report], str]] = {"pack": pack_table, "scale": scale_table, "models": models_table}
+"""The tables of reports that are shown one by one."""
 
 
 def _names(reports: Sequence[Report]) -> list[str]:

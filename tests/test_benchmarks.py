@@ -47,6 +47,26 @@ def pack(folder: Path) -> dict[str, Any]:
     return json.loads(run("bench_pack.py", "--shape", "tiny", "--size", "0.001", "--repeats", "1", "--cache", folder))
 
 
+@pytest.fixture(scope="module")
+def scale(folder: Path) -> dict[str, Any]:
+    output = folder / "scale.json"
+    run(
+        "bench_scale.py", "--triples", "1100", "--parts", "2,1", "--repeats", "1", "--folder", folder / "files",
+        "--output", output,
+    )  # fmt: skip
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> dict[str, Any]:
+    output = folder / "models.json"
+    run(
+        "bench_models.py", "--shape", "tiny", "--models", "9,6", "--repeats", "1", "--folder", folder / "packs",
+        "--output", output,
+    )  # fmt: skip
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
 def run_training(output: Path, *arguments: str) -> dict[str, Any]:
     """Run the benchmark of training at a tiny size; one thread, because two wait long for each other on busy cores."""
     run(
@@ -107,6 +127,31 @@ def test_packing_report_has_all_cases_and_stays_within_the_limit(pack: dict[str,
     # Scores hold twice the bytes of ranks per query, and gaps come on top of what a store holds anyway.
     assert pack["cases"]["ranks"]["queries"] == pytest.approx(2 * pack["cases"]["scores"]["queries"], abs=1)
     assert pack["cases"]["scores with gaps"]["store_bytes"] > pack["cases"]["scores"]["store_bytes"]
+
+
+def test_a_scale_report_counts_what_the_authors_files_hold(folder: Path, scale: dict[str, Any]) -> None:
+    small, large = scale["sizes"]
+    for size, triples in ((small, 550), (large, 1100)):
+        assert (size["triples"], size["queries"], size["groups"]) == (triples, 4 * triples, 1070)
+        assert size["file_bytes"] == 3 * (128 + 2 * triples * 1002 * 2)
+        assert size["mrr"] >= size["mrr"] - size["mrr_over_first_model"] > 0
+    assert set(scale["growth"]) == {"pack", "search", "evaluation", "store bytes", "peak memory"}
+    assert 0 < scale["growth"]["store bytes"] < 1.5
+    assert "default_fit" in large.keys() - small.keys()
+    assert not any((folder / "files").iterdir())
+    assert "| 4,400, 1,070 |" in run("tables.py", folder / "scale.json")
+
+
+def test_a_models_report_grows_with_the_models(folder: Path, models: dict[str, Any]) -> None:
+    few, many = models["sizes"]
+    assert (few["models"], many["models"]) == (6, 9)
+    assert few["statistics"]["contested"] < many["statistics"]["contested"]
+    assert few["store_bytes"] < many["store_bytes"]
+    for size in (few, many):
+        assert size["mrr"] >= size["mrr_best_single"]
+    assert 1 <= many["few"]["models_used"] <= 3 < many["models_used"]
+    assert many["mrr_best_single"] <= many["few"]["mrr"]
+    assert f"{many['few']['mrr']:.4f} (at most 3)" in run("tables.py", folder / "models.json")
 
 
 def test_tables_show_the_figures(folder: Path, search_file: Path, pack: dict[str, Any]) -> None:
@@ -230,7 +275,7 @@ def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Pa
     with np.load(folder / "ranks.npz", allow_pickle=False) as ranks:
         mrrs = np.mean(1 / (1 + ranks["ahead"] + ranks["tied"] / 2), axis=1)
         assert dict(zip(ranks["names"].tolist(), mrrs.tolist(), strict=True)) == pytest.approx(expected)
-        assert ranks["queries"].shape == (5, ranks["ahead"].shape[1])
+        assert ranks["relation"].shape == ranks["triple"].shape == ranks["ahead"][0].shape
 
 
 def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:

@@ -19,6 +19,7 @@ from relens.ensemble.sweep import (
     reciprocal_sum,
     total_advantage,
     values_at,
+    values_without,
     walk,
 )
 from tests import strategies
@@ -95,6 +96,11 @@ def test_totals_and_ranks_are_exact(data, elements):
     table = np.array([weights, [1] * len(weights)], dtype=np.int64)
     values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table)
     assert values == pytest.approx([float(oracles.value_of_pairs(pairs, row.tolist())) for row in table], rel=1e-12)
+    models = np.arange(len(weights))[::-1]
+    left_out = np.where(np.eye(len(weights), dtype=bool), 0, table[0])[::-1]
+    without = values_without(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table[0], models)
+    expected = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, left_out)
+    assert without.tolist() == expected.tolist()
 
 
 def test_the_total_of_no_weights_is_zero():

@@ -84,6 +84,23 @@ def test_known_answers_make_given_ranks_be_ranked_anew():
     assert_same(pack_dense(dense), assemble(dense.header, [rerank(ranks(2, 4), answers, known)]))
 
 
+@pytest.mark.kernels
+def test_files_of_different_types_and_byte_orders_are_packed_together(tmp_path):
+    dtypes = (np.uint16, np.dtype(">i8"), np.float32)
+    mixed = [values.astype(dtype) for values, dtype in zip(ranks(), dtypes, strict=True)]
+    dense = on_disk(dense_of("ranks", mixed, np.arange(7)), tmp_path)
+    assert [matrix.dtype for matrix in dense.matrices] == list(dtypes)
+    assert_same(pack_dense(dense, memory_budget=1), pack_dense(dense_of("ranks", ranks(), np.arange(7))))
+
+
+def test_a_file_that_becomes_shorter_is_refused(tmp_path):
+    dense = on_disk(dense_of("ranks", ranks(), np.arange(7)), tmp_path)
+    file = tmp_path / "m1.npy"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(RanksError, match=r"m1.npy has become shorter while it was being read. Write it again."):
+        pack_dense(dense)
+
+
 def test_column_major_files_are_read_as_well(tmp_path):
     dense = dense_of("ranks", [np.asfortranarray(values) for values in ranks()], np.arange(7))
     assert_same(pack_dense(on_disk(dense, tmp_path)), pack_dense(dense_of("ranks", ranks(), np.arange(7))))

@@ -16,6 +16,7 @@ from relens.ranks.packing import (
     pack_scores,
     rank_dtype,
     rerank,
+    within,
 )
 from tests import oracles, strategies
 
@@ -64,8 +65,8 @@ def test_packed_ranks_equal_dense_ranks_for_every_weight_vector(data):
 
 
 @few
-@given(st.data(), st.sampled_from([0, 1, 128]), st.booleans())
-def test_packed_scores_equal_dense_scores_for_every_weight_vector(data, sort_above, filtered):
+@given(st.data(), st.sampled_from([0, 1, 64]), st.booleans())
+def test_packed_scores_equal_dense_scores_for_every_weight_vector(data, counted, filtered):
     block = data.draw(strategies.score_blocks())
     n = len(block.values)
     dense = [
@@ -76,7 +77,7 @@ def test_packed_scores_equal_dense_scores_for_every_weight_vector(data, sort_abo
         for q, column in enumerate(block.answer_column)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_SORT_ABOVE", sort_above)
+        patch.setattr(packing, "_COUNTED", counted)
         packed = pack_scores(block.values, block.answer_column, block.known if filtered else None)
     weights = [*one_hot(n), [1] * n, data.draw(strategies.weights(n))]
     assert_packed_equals_dense(packed, dense, block, weights)
@@ -163,11 +164,63 @@ def test_long_rows_agree_with_the_oracle_for_crowded_and_sparse_queries():
     scores[1][1] = scores[0][1] + 7.0
     columns = np.array([4, 44, 0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_SORT_ABOVE", 3)
+        patch.setattr(packing, "_COUNTED", 3)
         packed = pack_scores(scores, columns)
     dense = [[oracles.doubled_ranks(m[q].tolist(), int(c)) for m in scores] for q, c in enumerate(columns)]
     block = strategies.Block(scores, columns, (np.zeros(4, int), np.zeros(0, int)))
     assert_packed_equals_dense(packed, dense, block, [[1, 1], [1, 0], [3, 2]])
+
+
+def test_rows_of_any_length_are_judged_to_their_last_candidate():
+    """Candidates are judged in words of eight and chunks of 512: here with all kinds on both sides of every border."""
+    rng = np.random.default_rng(6)
+    for n_columns in (7, 8, 9, 511, 512, 513, 1100):
+        # The second model mostly agrees with the first, so that there are chunks with nothing contested.
+        first = np.argsort(rng.random((4, n_columns)), axis=1) + 1
+        second = np.where(rng.random(first.shape) < 0.01, rng.integers(1, n_columns + 1, first.shape), first)
+        columns = np.array([0, n_columns - 1, int(np.argmin(first[2])), int(np.argmax(first[3]))])
+        dense = [[dict(enumerate((2 * model[q]).tolist())) for model in (first, second)] for q in range(4)]
+        block = strategies.Block([first, second], columns, (np.zeros(5, int), np.zeros(0, int)))
+        assert_packed_equals_dense(pack_ranks(block.values, columns), dense, block, [[1, 1], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.repeat(0.5, 40),
+        np.repeat([0.0, 1.0], 20),
+        np.array([*np.linspace(0, 1e-9, 39), 1e300]),
+        np.array([-1.7e308, *np.linspace(-1, 1, 38), 1.7e308]),
+        5e-324 * np.arange(40),
+    ],
+    ids=["all alike", "two values", "an outlier", "enormous", "tiny"],
+)
+def test_scores_of_any_distribution_are_ranked_exactly(scores):
+    rows = [np.random.default_rng(seed).permutation(scores)[None] for seed in range(2)]
+    column = np.array([int(np.argsort(rows[0][0])[15])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_COUNTED", 2)
+        packed = pack_scores(rows, column)
+    dense = [[oracles.doubled_ranks(row[0].tolist(), int(column[0])) for row in rows]]
+    block = strategies.Block(rows, column, (np.zeros(2, int), np.zeros(0, int)))
+    assert_packed_equals_dense(packed, dense, block, [[1, 1], [2, 1]])
+
+
+@pytest.mark.parametrize("n_columns", [32_768, 65_536])
+def test_ranks_of_many_candidates_keep_their_full_width(n_columns):
+    ranks = np.stack([np.arange(n_columns)[::-1], np.arange(n_columns)])[:, None] + 1
+    packed = pack_ranks(ranks, np.array([n_columns - 1]))
+    assert packed.contested.dtype == np.uint32
+    assert packed.answer.tolist() == [[2], [2 * n_columns]]
+    assert np.array_equal(packed.contested[1], 2 * np.arange(1, n_columns))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize(("value", "fine"), [(1, True), (9, True), (0, False), (10, False)])
+def test_ranks_beyond_the_candidates_are_seen(dtype, value, fine):
+    ranks = np.full((3, 9), 4, dtype=dtype)
+    ranks[2, 5] = value
+    assert within(ranks, 9) is fine
 
 
 @pytest.mark.parametrize(("n_candidates", "name"), [(1, "uint16"), (32767, "uint16"), (32768, "uint32")])

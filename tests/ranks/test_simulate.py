@@ -81,3 +81,17 @@ def test_progress_counts_blocks():
     progress = Recorder()
     SMALL.packed("valid", progress=progress)
     assert [(d, t, sum(done)) for d, t, done in progress.tasks] == [("simulating valid", 1, 1)]
+
+
+def test_members_of_a_family_see_much_alike():
+    family = Simulation(
+        tuple("abcd"), (400,), 200, level=(2.0, 0.0), skill=0.3, agreement=0.0, families=(0, 1, 0, 1), kinship=0.8
+    )
+    queries = family.queries("valid")
+    scores = np.concatenate([family.scores(queries, "valid", block) for block in range(5)], axis=1)
+    seen = np.corrcoef(scores.reshape(4, -1))
+    assert seen[0, 2] == pytest.approx(0.8, abs=0.02)
+    assert seen[0, 1] == pytest.approx(0.0, abs=0.02)
+    assert scores.std() == pytest.approx(1.0, abs=0.02)
+    standing = np.corrcoef(scores[:, np.arange(320), queries.answer[:320]])
+    assert standing[1, 3] > 0.6 > abs(standing[1, 2]) + 0.3

@@ -37,7 +37,9 @@ def test_gaps_scales_and_cardinalities_travel(tmp_path):
 
 
 @pytest.mark.kernels
-def test_blocks_written_one_by_one_equal_blocks_joined_in_memory(tmp_path):
+@pytest.mark.parametrize("held", [0, 40, 2**28])
+def test_blocks_written_one_by_one_equal_blocks_joined_in_memory(tmp_path, monkeypatch, held):
+    monkeypatch.setattr(store, "_HELD_BYTES", held)
     rng = np.random.default_rng(1)
     ranks, columns = [rng.integers(1, 8, (6, 7)) for _ in range(3)], rng.integers(0, 7, 6)
     header = header_of(6, ("a", "b", "c"))

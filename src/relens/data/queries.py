@@ -56,4 +56,7 @@ class Queries:
 
     def fingerprint(self) -> str:
         """Return a short digest of all queries in order: equal digests mean the same query list."""
-        return sha256(np.ascontiguousarray(self.columns(), dtype="<i4").tobytes()).hexdigest()[:16]
+        digest = sha256()
+        for field in fields(self):
+            digest.update(np.ascontiguousarray(getattr(self, field.name), dtype="<i4").data)
+        return digest.hexdigest()[:16]

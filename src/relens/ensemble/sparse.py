@@ -10,7 +10,7 @@ from relens.ensemble.inputs import Input
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Pairs, Views
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.sweep import ascend, values_at
+from relens.ensemble.sweep import ascend, values_without
 from relens.progress import SILENT, Progress
 
 ROUNDS = 20
@@ -59,24 +59,21 @@ def sparsify(
 def _fewer(views: Views, queries: Members, weights: Weights, name: Input, limit: int) -> Weights:
     """Return the weights of one group with at most ``limit`` models."""
     pairs = Pairs.gather(views.packed, views.wide, queries, name)
-    kept = np.flatnonzero(weights)
-    while len(kept) > limit:
-        kept = np.delete(kept, _least_missed(pairs, weights, kept))
-    eliminated = np.where(np.isin(np.arange(len(weights)), kept), weights, 0)
+    fewer = weights.copy()
+    while np.count_nonzero(fewer) > limit:
+        fewer[_least_missed(pairs, fewer)] = 0
+    kept = np.flatnonzero(fewer)
     searched = np.zeros_like(weights)
     searched[kept] = ascend(
         np.ascontiguousarray(pairs.advantage[kept]), pairs.offsets, pairs.floor, pairs.multiplicity, weights[kept],
         0.0, ROUNDS,
     )[0]  # fmt: skip
-    candidates = [eliminated, searched, *vertices(len(weights))]
+    candidates = [fewer, searched, *vertices(len(weights))]
     return candidates[int(np.argmax(reciprocal_sums(views.packed, queries, name, candidates)))]
 
 
-def _least_missed(pairs: Pairs, weights: Weights, kept: Members) -> int:
-    """Return the place in ``kept`` of the model whose loss leaves the best reciprocal sum; of equals the lightest."""
-    own = weights[kept]
-    without = np.tile(own, (len(kept), 1))
-    np.fill_diagonal(without, 0)
-    advantage = np.ascontiguousarray(pairs.advantage[kept])
-    values = values_at(advantage, pairs.offsets, pairs.floor, pairs.multiplicity, without)
-    return int(np.lexsort((own, -values))[0])
+def _least_missed(pairs: Pairs, weights: Weights) -> int:
+    """Return the model with a weight whose loss leaves the best reciprocal sum; of equals the lightest."""
+    kept = np.flatnonzero(weights)
+    values = values_without(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, weights, kept)
+    return int(kept[np.lexsort((weights[kept], -values))[0]])

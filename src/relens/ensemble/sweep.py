@@ -235,6 +235,21 @@ def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
+def values_without(advantage, offsets, floor, multiplicity, weights, models):  # type: ignore[no-untyped-def]
+    """Return the reciprocal sum at grid ``weights`` (N,) when one of ``models`` (M,) has none, (M,); see ``ascend``."""
+    total, rest = np.empty(advantage.shape[1]), np.empty(advantage.shape[1])
+    rank, values = np.empty(len(floor), np.int64), np.empty(len(models))
+    total_advantage(advantage, weights, total)
+    for m in range(len(models)):
+        w, row = np.float64(weights[models[m]]), advantage[models[m]]
+        for k in range(len(rest)):
+            rest[k] = total[k] - w * row[k]
+        doubled_ranks(rest, offsets, floor, multiplicity, rank)
+        values[m] = reciprocal_sum(rank)
+    return values
+
+
+@njit(cache=True, nogil=True)
 def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
     """Coordinate ascent: sweep the line of each model in turn until a whole round brings nothing.
 

@@ -1,14 +1,17 @@
 """Dense arrays to packed ranks, a few rows at a time, under a memory budget; the values are checked on the way."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 
 from relens.data.candidates import Rows
 from relens.data.queries import Queries
@@ -17,13 +20,27 @@ from relens.files import open_npy
 from relens.progress import SILENT, Advance, Progress
 from relens.ranks.manifest import PackHeader
 from relens.ranks.packed import PackedRanks
-from relens.ranks.packing import Known, PackedBlock, join_blocks, pack_ranks, pack_scores, rank_dtype, rerank
+from relens.ranks.packing import (
+    Known,
+    PackedBlock,
+    float_dtype,
+    join_blocks,
+    pack_ranks,
+    pack_scores,
+    rank_dtype,
+    rerank,
+    unsigned_dtype,
+    within,
+)
 from relens.ranks.store import PackWriter, assemble, load
 
 Kind = Literal["ranks", "scores"]
+Fill = Callable[[npt.NDArray[Any]], None]
+"""Puts rows into an array (b, C) of the type they have."""
 
 MEMORY_BUDGET = 2**30
 _TILE_BYTES = 2**22  # what a thread packs at once: little enough to stay in the processor's cache
+_READ_BYTES = 2**18  # what a thread reads of one model at least, however many models share a tile
 _TASK_BYTES = 2**26  # what a thread reads before it hands a block on: enough to make the hand-over cheap
 
 
@@ -37,6 +54,7 @@ class Matrix:
         dtype: the type of the values.
         file_columns: columns of a row as the user sees it; more than C where a row holds several queries.
         rows: gives the rows begin..end, a view where that is possible.
+        file: the file in which the rows follow one another, and the byte where they begin; None where they do not.
     """
 
     place: str
@@ -44,6 +62,7 @@ class Matrix:
     dtype: np.dtype[Any]
     file_columns: int
     rows: Callable[[int, int], npt.NDArray[Any]]
+    file: tuple[Path, int] | None = None
 
     @classmethod
     def of(cls, place: str, values: npt.NDArray[Any], queries_per_row: int = 1) -> Self:
@@ -63,9 +82,15 @@ class Matrix:
         values = open_npy(path)
         matrix = cls.of(str(path), values, queries_per_row)
         if isinstance(values, np.memmap) and values.flags.c_contiguous:
-            rows = partial(_map_rows, path, values.dtype, values.offset, matrix.shape[1])
-            matrix = replace(matrix, rows=rows)
+            file = path, int(values.offset)
+            matrix = replace(matrix, rows=partial(_read_rows, file, values.dtype, matrix.shape[1]), file=file)
         return matrix
+
+    def reading(self, begin: int, end: int) -> AbstractContextManager[Fill]:
+        """Open the rows begin..end; the context yields a function that fills arrays (b, C) with the next b of them."""
+        if self.file is None:
+            return _cutting(self.rows(begin, end))
+        return _reading(self.file, begin * self.row_bytes)
 
     @property
     def row_bytes(self) -> int:
@@ -84,11 +109,39 @@ def _cut_rows(values: npt.NDArray[Any], queries_per_row: int, begin: int, end: i
     return rows[begin - first * queries_per_row : end - first * queries_per_row]
 
 
-def _map_rows(path: Path, dtype: np.dtype[Any], offset: int, n_columns: int, begin: int, end: int) -> npt.NDArray[Any]:
-    # A mapping of its own, gone after use: with one for the whole file, every page once read stays with the process.
-    # Copy-on-write instead of read-only, because kernels are compiled once more for read-only arrays.
-    shape = end - begin, n_columns
-    return np.asarray(np.memmap(path, dtype, "c", offset + begin * n_columns * dtype.itemsize, shape))
+@contextmanager
+def _cutting(rows: npt.NDArray[Any]) -> Iterator[Fill]:
+    at = 0
+
+    def fill(out: npt.NDArray[Any]) -> None:
+        nonlocal at
+        out[...] = rows[at : at + len(out)]
+        at += len(out)
+
+    yield fill
+
+
+@contextmanager
+def _reading(source: tuple[Path, int], n_before: int) -> Iterator[Fill]:
+    # Read, not mapped: to copy what the system has cached costs less than its work for every page of a mapping.
+    path, offset = source
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset + n_before)
+
+        def fill(out: npt.NDArray[Any]) -> None:
+            if file.readinto(out.data) != out.nbytes:
+                raise RanksError(f"{path} has become shorter while it was being read. Write it again.")
+
+        yield fill
+
+
+def _read_rows(
+    source: tuple[Path, int], dtype: np.dtype[Any], n_columns: int, begin: int, end: int
+) -> npt.NDArray[Any]:
+    rows = np.empty((end - begin, n_columns), dtype=dtype)
+    with _reading(source, begin * n_columns * dtype.itemsize) as fill:
+        fill(rows)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -190,12 +243,17 @@ def _blocks(dense: Dense, memory_budget: int, jobs: int, advance: Advance) -> It
     n_queries = len(dense.header.queries)
     at_once = 2 * jobs
     size = _task_rows(dense, memory_budget // at_once)
-    tasks = [(begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)]
-    with Parallel(n_jobs=jobs, require="sharedmem") as pool:
-        for first in range(0, len(tasks), at_once):
-            for block in pool(delayed(_pack_rows)(dense, *task) for task in tasks[first : first + at_once]):
-                yield block
-                advance(len(block.counts))
+    with ThreadPoolExecutor(jobs) as pool:
+        tasks = (
+            pool.submit(_pack_rows, dense, begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)
+        )
+        # One fewer than may be at once: a block is handed on while the next ones are being packed.
+        waiting = deque(islice(tasks, at_once - 1))
+        while waiting:
+            block = waiting.popleft().result()
+            waiting.extend(islice(tasks, 1))
+            yield block
+            advance(len(block.counts))
 
 
 def _task_rows(dense: Dense, n_bytes: int) -> int:
@@ -208,19 +266,32 @@ def _task_rows(dense: Dense, n_bytes: int) -> int:
 
 def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
     """Pack the queries begin..end, a tile at a time."""
-    windows = [matrix.rows(begin, end) for matrix in dense.matrices]
-    size = max(1, _TILE_BYTES // sum(matrix.row_bytes for matrix in dense.matrices))
-    blocks = []
-    for first in range(begin, end, size):
-        rows = slice(first, min(first + size, end))
-        tile = [window[rows.start - begin : rows.stop - begin] for window in windows]
-        for matrix, values in zip(dense.matrices, tile, strict=True):
-            _CHECKS[dense.kind](matrix, values, first)
-        blocks.append(_pack_tile(dense, tile, rows))
-    return join_blocks(blocks)
+    return join_blocks([_pack_tile(dense, tile, rows) for rows, tile in _tiles(dense, begin, end)])
 
 
-def _pack_tile(dense: Dense, tile: Sequence[npt.NDArray[Any]], rows: slice) -> PackedBlock:
+def _tiles(dense: Dense, begin: int, end: int) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+    """Yield the checked values of the queries begin..end, (N, b, C), a few at a time, in room that is used again."""
+    matrices, n_columns = dense.matrices, dense.n_columns
+    ranks = dense.kind == "ranks"
+    dtype = unsigned_dtype(n_columns) if ranks else float_dtype(matrix.dtype for matrix in matrices)
+    bytes_of = [matrix.row_bytes for matrix in matrices]
+    size = min(end - begin, max(1, _TILE_BYTES // sum(bytes_of), _READ_BYTES // max(bytes_of)))
+    room = np.empty(len(matrices) * size * n_columns, dtype=dtype)
+    with ExitStack() as stack:
+        fills = [stack.enter_context(matrix.reading(begin, end)) for matrix in matrices]
+        for first in range(begin, end, size):
+            last = min(first + size, end)
+            tile = room[: len(matrices) * (last - first) * n_columns].reshape(len(matrices), last - first, n_columns)
+            for matrix, fill, out in zip(matrices, fills, tile, strict=True):
+                values = out if matrix.dtype == dtype else np.empty(out.shape, dtype=matrix.dtype)
+                fill(values)
+                _CHECKS[dense.kind](matrix, values, first)
+                if values is not out:
+                    np.copyto(out, values, casting="unsafe")
+            yield slice(first, last), tile
+
+
+def _pack_tile(dense: Dense, tile: npt.NDArray[Any], rows: slice) -> PackedBlock:
     answer_column = dense.answer_column[rows]
     known = dense.left_out(rows)
     if dense.kind == "scores":
@@ -231,8 +302,13 @@ def _pack_tile(dense: Dense, tile: Sequence[npt.NDArray[Any]], rows: slice) -> P
 def check_ranks(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> None:
     """Refuse values (b, C) that are not whole numbers 1..C."""
     most = values.shape[1]
-    # Extremes first: they need no memory, and a NaN is the extreme of its array.
-    if values.min() >= 1 and values.max() <= most and (values.dtype.kind != "f" or (np.rint(values) == values).all()):
+    if values.dtype in (np.uint16, np.uint32):
+        fine = within(values, most)
+    else:
+        # Extremes first: they need no memory, and a NaN is the extreme of its array.
+        fine = values.min() >= 1 and values.max() <= most
+        fine = fine and (values.dtype.kind != "f" or (np.rint(values) == values).all())
+    if fine:
         return
     bad = ~((values >= 1) & (values <= most) & (np.rint(values) == values))
     row, column = np.argwhere(bad)[0].tolist()

@@ -1,10 +1,10 @@
 """Packing: from the ranks or scores of all candidates to the few that weights can move.
 
 Both packers take a block of b queries whose candidates are the C columns of one array per model. Blocks should fit
-the processor's cache, because they are passed over a few times.
+the processor's cache, because they are passed over more than once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from numba import njit
 
 from relens.errors import RanksError
+
+Values = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
+"""The values of N models for b queries and C candidates: N arrays (b, C), or one (N, b, C)."""
 
 Known = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 """Candidates to leave out: those of query q are ``columns[offsets[q]:offsets[q + 1]]``; (b + 1,) and (m,)."""
@@ -23,12 +26,14 @@ MAX_GAP = 2**26
 UNITS_PER_MEAN_GAP = 2**16
 """Resolution of stored score gaps: so many units make the mean absolute gap of the model."""
 
-# The value of a candidate is below (above) the answer's in every model seen so far; a byte per candidate.
-_BELOW, _ABOVE = np.uint8(1), np.uint8(2)
-_EIGHT_BELOW, _EIGHT_ABOVE = np.uint64(0x0101010101010101), np.uint64(0x0202020202020202)
+# Sides, a byte per candidate: bit 0 if some model puts it no higher than the answer, bit 1 if some model no lower. One
+# with both bits is contested; one with a single bit lies strictly below (above) the answer in every model.
+_NO_HIGHER = np.uint8(1)
+_EIGHT_ONES, _BYTE = np.uint64(0x0101010101010101), np.uint64(0xFF)
+_CHUNK = 64  # words of eight candidates judged together: few enough to be counted in a byte
 
-# Ranking one candidate by counting over its row takes about a hundredth of the time of sorting the row.
-_SORT_ABOVE = 128
+# Up to so many scores to compare with, a rank is counted; with more, buckets and then sorting pay.
+_COUNTED = 64
 
 
 @dataclass(frozen=True)
@@ -57,32 +62,44 @@ def rank_dtype(n_candidates: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if 2 * n_candidates <= np.iinfo(np.uint16).max else np.uint32)
 
 
-def pack_ranks(ranks: Sequence[npt.NDArray[Any]], answer_column: npt.NDArray[Any]) -> PackedBlock:
+def unsigned_dtype(n_candidates: int) -> np.dtype[Any]:
+    """Return the type in which ranks are packed: the narrowest that holds those of ``n_candidates`` candidates."""
+    return np.dtype(np.uint16 if n_candidates <= np.iinfo(np.uint16).max else np.uint32)
+
+
+def float_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the type in which scores are packed: the narrowest that holds those of ``dtypes`` exactly."""
+    return np.dtype(np.float64 if any(dtype.itemsize > 4 for dtype in dtypes) else np.float32)
+
+
+def pack_ranks(ranks: Values, answer_column: npt.NDArray[Any]) -> PackedBlock:
     """Pack ranks as they are: whole numbers 1..C, 1 is best, repeats allowed.
 
     Args:
-        ranks: N arrays (b, C) of any number type, the values checked before.
+        ranks: numbers of any type, checked before; one array of ``unsigned_dtype`` is not copied.
         answer_column: the answer's column, (b,).
     """
     answer_column = np.asarray(answer_column, dtype=np.int64)
-    ranks = [_compilable(block) for block in ranks]
     n_rows, n_columns = ranks[0].shape
-    dtype = rank_dtype(n_columns)
-    counts, above, positions = _contested(ranks, answer_column)
-    at_answer = np.arange(n_rows) * n_columns + answer_column
+    dtype = unsigned_dtype(n_columns)
+    if isinstance(ranks, np.ndarray) and ranks.dtype == dtype:
+        values = ranks
+    else:
+        values = np.stack(list(ranks), dtype=dtype, casting="unsafe")
+    counts, above, positions = _contested(values, answer_column)
     n_candidates = np.full(n_rows, n_columns, dtype=np.int32)
     return PackedBlock(
-        answer=2 * _gather(ranks, at_answer, dtype),
+        answer=_doubled(values, np.arange(n_rows) * n_columns + answer_column),
         n_candidates=n_candidates,
         # Below means ahead: rank 1 is best.
         always_ahead=(n_candidates - 1 - counts - above).astype(np.int32),
         counts=counts,
-        contested=2 * _gather(ranks, positions, dtype),
+        contested=_doubled(values, positions),
     )
 
 
 def pack_scores(
-    scores: Sequence[npt.NDArray[Any]],
+    scores: Values,
     answer_column: npt.NDArray[Any],
     known: Known | None = None,
     gap_scales: npt.NDArray[np.float64] | None = None,
@@ -90,7 +107,7 @@ def pack_scores(
     """Pack scores: the higher, the better; a tied block shares its mean rank.
 
     Args:
-        scores: N arrays (b, C) of float16, float32 or float64, finite.
+        scores: float16, float32 or float64, finite.
         answer_column: the answer's column, (b,).
         known: candidates to leave out before ranking; an answer among them stays.
         gap_scales: raw score difference of one unit of a stored gap, (N,); None stores no gaps.
@@ -99,30 +116,28 @@ def pack_scores(
     values, n_candidates = _remaining(scores, answer_column, known)
     answers = _answers(values, answer_column)
     counts, above, positions = _contested(values, answer_column)
-    contested = _gather(values, positions, values.dtype)
-    crowded = counts > _SORT_ABOVE
-    ordered = np.sort(values[:, crowded], axis=2)
-    slot = np.where(crowded, np.cumsum(crowded) - 1, -1)
-    each = np.ones_like(counts)
+    contested = np.take(values.reshape(len(values), -1), positions, axis=1)
     dtype = rank_dtype(values.shape[2])
+    ranks = np.empty(answers.shape, dtype=dtype), np.empty(contested.shape, dtype=dtype)
+    _rank(values, answers, contested, counts, _COUNTED, *ranks)
     return PackedBlock(
-        answer=_doubled_ranks(answers, each, values, ordered, slot).astype(dtype),
+        answer=ranks[0],
         n_candidates=n_candidates,
         always_ahead=above.astype(np.int32),
         counts=counts,
-        contested=_doubled_ranks(contested, counts, values, ordered, slot).astype(dtype),
+        contested=ranks[1],
         gaps=None if gap_scales is None else scale_gaps(contested, np.repeat(answers, counts, axis=1), gap_scales),
     )
 
 
-def rerank(ranks: Sequence[npt.NDArray[Any]], answer_column: npt.NDArray[Any], known: Known) -> PackedBlock:
+def rerank(ranks: Values, answer_column: npt.NDArray[Any], known: Known) -> PackedBlock:
     """Leave the known answers out of given ranks, rank the rest anew by the mean rule, and pack; see ``pack_ranks``."""
     exact = np.float32 if ranks[0].shape[1] < 2**24 else np.float64
     return pack_scores([np.negative(block, dtype=exact, casting="unsafe") for block in ranks], answer_column, known)
 
 
 def fit_gap_scales(
-    scores: Sequence[npt.NDArray[Any]], answer_column: npt.NDArray[Any], known: Known | None = None
+    scores: Values, answer_column: npt.NDArray[Any], known: Known | None = None
 ) -> npt.NDArray[np.float64]:
     """Return the raw score difference of one unit of a stored gap, (N,), from a sample of validation rows.
 
@@ -155,11 +170,10 @@ def join_blocks(blocks: Sequence[PackedBlock]) -> PackedBlock:
 
 
 def _remaining(
-    scores: Sequence[npt.NDArray[Any]], answer_column: npt.NDArray[np.int64], known: Known | None
+    scores: Values, answer_column: npt.NDArray[np.int64], known: Known | None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """Copy the scores to (N, b, C), the known answers at -inf (behind every answer); count the rest, (b,) int32."""
-    exact = np.float64 if any(block.dtype.itemsize > 4 for block in scores) else np.float32
-    values = np.stack(scores, dtype=exact, casting="unsafe")
+    values = np.stack(list(scores), dtype=float_dtype(block.dtype for block in scores), casting="unsafe")
     n_rows, n_columns = values.shape[1:]
     n_candidates = np.full(n_rows, n_columns, dtype=np.int32)
     if known is not None:
@@ -173,36 +187,11 @@ def _remaining(
     return values, n_candidates
 
 
-def _compilable(block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the block (a view, mostly) in a type and order that kernels are compiled for: not float16, for one."""
-    dtype = block.dtype.newbyteorder("=")
-    return np.ascontiguousarray(block, dtype=np.float32 if dtype == np.float16 else dtype)
-
-
-def _contested(
-    values: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], answer_column: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find the candidates that are neither below the answer in every model nor above it in every model.
-
-    Takes N arrays (b, C) and returns, per query, how many are contested and how many are above in every model,
-    (b,) each, and the positions of the contested ones in a flattened (b, C).
-    """
-    n_rows, n_columns = values[0].shape
-    # Padded to whole words, so that eight candidates can be judged at once.
-    sides = np.full((n_rows, -(-n_columns // 8) * 8), _BELOW | _ABOVE, dtype=np.uint8)
-    sides[:, n_columns:] = _BELOW
-    for model_values in values:
-        _take_sides(model_values, answer_column, sides)
-    sides[np.arange(n_rows), answer_column] = _BELOW
-    counts, above, positions = _collect(sides, sides.view(np.uint64), n_columns)
-    return counts, above, positions
-
-
-def _gather(
-    values: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], positions: npt.NDArray[np.int64], dtype: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    """Return each model's values at positions (k,) of its flattened array (b, C), as (N, k)."""
-    return np.stack([np.take(model_values, positions) for model_values in values], dtype=dtype, casting="unsafe")
+def _doubled(ranks: npt.NDArray[Any], positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return twice the ranks at positions (k,) of each model's flattened part of an array (N, b, C), as (N, k)."""
+    doubled = np.empty((len(ranks), len(positions)), dtype=rank_dtype(ranks.shape[2]))
+    _double(ranks.reshape(len(ranks), -1), positions, doubled)
+    return doubled
 
 
 def _answers(values: npt.NDArray[Any], answer_column: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -223,78 +212,163 @@ def scale_gaps(
 
 
 @njit(cache=True, nogil=True)
-def _take_sides(values: npt.NDArray[Any], answer_column: npt.NDArray[np.int64], sides: npt.NDArray[np.uint8]) -> None:
-    """Take from ``sides`` (b, ≥ C) what one more model's ``values`` (b, C) contradict: the one pass over all values."""
-    for q in range(len(values)):
-        row = values[q]
-        answer = row[answer_column[q]]
-        for j in range(len(row)):
-            sides[q, j] &= np.uint8(row[j] < answer) | (np.uint8(row[j] > answer) << np.uint8(1))
+def within(ranks: npt.NDArray[Any], most: int) -> bool:
+    """Tell whether all ``ranks`` (b, C), of an unsigned type, lie in 1..``most``."""
+    flat = ranks.reshape(-1)
+    lowest = highest = flat[0]
+    for k in range(len(flat)):
+        lowest, highest = min(lowest, flat[k]), max(highest, flat[k])
+    return bool(lowest >= 1 and highest <= most)
 
 
 @njit(cache=True, nogil=True)
-def _collect(
-    sides: npt.NDArray[np.uint8], words: npt.NDArray[np.uint64], n_columns: int
+def _contested(
+    values: npt.NDArray[Any], answer_column: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Count and list the candidates on neither side, and count those above; ``words`` are ``sides``, eight in one."""
-    n_rows, n_words = words.shape
-    counts = np.empty(n_rows, dtype=np.int64)
-    above = np.empty(n_rows, dtype=np.int64)
+    """Find the candidates that are neither below the answer in every model nor above it in every model.
+
+    Takes an array (N, b, C) and returns, per query, how many are contested and how many are above in every model,
+    (b,) each, and the positions of the contested ones in a flattened (b, C).
+    """
+    n_models, n_rows, n_columns = values.shape
+    counts, above = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64)
     positions = np.empty(n_columns, dtype=np.int64)
+    # Padded to whole words, so that eight candidates can be judged at once.
+    sides = np.empty(-(-n_columns // 8) * 8, dtype=np.uint8)
     end = 0
     for q in range(n_rows):
-        begin = end
-        if begin + n_columns > len(positions):
-            grown = np.empty(2 * (begin + n_columns), dtype=np.int64)
-            grown[:begin] = positions[:begin]
+        sides[:] = 0
+        for i in range(n_models):
+            _take_sides(values[i, q], values[i, q, answer_column[q]], sides)
+        sides[answer_column[q]] = _NO_HIGHER
+        if end + n_columns > len(positions):
+            grown = np.empty(2 * (end + n_columns), dtype=np.int64)
+            grown[:end] = positions[:end]
             positions = grown
-        n_above = 0
-        for w in range(n_words):
-            if words[q, w] == _EIGHT_BELOW:
-                continue
-            if words[q, w] == _EIGHT_ABOVE:
-                n_above += 8
-                continue
-            for j in range(8 * w, 8 * w + 8):
-                # Write always, advance only past a contested one: no branch to mispredict.
-                positions[end] = q * n_columns + j
-                end += sides[q, j] == 0
-                n_above += sides[q, j] == _ABOVE
-        counts[q] = end - begin
-        above[q] = n_above
+        counts[q], no_lower = _collect(sides.view(np.uint64), q * n_columns, positions[end:])
+        above[q] = no_lower - counts[q]
+        end += counts[q]
     return counts, above, positions[:end]
 
 
 @njit(cache=True, nogil=True)
-def _doubled_ranks(
-    wanted: npt.NDArray[Any],
-    counts: npt.NDArray[np.int64],
-    values: npt.NDArray[Any],
-    ordered: npt.NDArray[Any],
-    slot: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint32]:
-    """Rank the scores ``wanted`` (N, k), ``counts[q]`` of them for query q, within their rows of ``values`` (N, b, C).
+def _take_sides(row: npt.NDArray[Any], answer: Any, sides: npt.NDArray[np.uint8]) -> None:
+    """Add to ``sides`` (at least C,) what one more model's ``row`` (C,) says."""
+    for j in range(len(row)):
+        sides[j] |= np.uint8(row[j] <= answer) | (np.uint8(row[j] >= answer) << np.uint8(1))
 
-    The row of query q is also found in ascending order at ``ordered[:, slot[q]]``, unless ``slot[q]`` is negative.
-    A doubled mean rank is 2 · (scores above) + (scores level, itself included) + 1.
+
+@njit(cache=True, nogil=True)
+def _collect(words, origin, positions):  # type: ignore[no-untyped-def]
+    """List the contested candidates of a query in ``positions``, the first one being at ``origin``.
+
+    ``words`` are its sides, eight in one. Returns how many are contested, and how many some model puts no lower.
     """
-    ranks = np.empty(wanted.shape, dtype=np.uint32)
-    n_columns = values.shape[2]
-    for i in range(len(wanted)):
+    n, no_lower = 0, np.int64(0)
+    for first in range(0, len(words), _CHUNK):
+        chunk = words[first : first + _CHUNK]
+        both, counters = np.uint64(0), np.uint64(0)
+        for w in range(len(chunk)):
+            high = (chunk[w] >> np.uint64(1)) & _EIGHT_ONES
+            both |= chunk[w] & high
+            counters += high
+        for byte in range(8):
+            no_lower += np.int64((counters >> np.uint64(8 * byte)) & _BYTE)
+        # Most chunks have nothing contested, and most words of the others neither.
+        for w in range(len(chunk) if both else 0):
+            left = chunk[w] & (chunk[w] >> np.uint64(1)) & _EIGHT_ONES
+            while left:
+                # A one in every byte before the first that is contested; their number is the digit sum in base 256.
+                before = (left - np.uint64(1)) & ~left & _EIGHT_ONES
+                positions[n] = origin + 8 * (first + w) + np.int64(before % _BYTE)
+                n += 1
+                left &= left - np.uint64(1)
+    return n, no_lower
+
+
+@njit(cache=True, nogil=True)
+def _double(ranks: npt.NDArray[Any], positions: npt.NDArray[np.int64], doubled: npt.NDArray[Any]) -> None:
+    """Fill ``doubled`` (N, k) with twice the ranks (N, b · C) at ``positions`` (k,)."""
+    for i in range(len(ranks)):
+        row, out = ranks[i], doubled[i]
+        for k in range(len(positions)):
+            out[k] = 2 * np.int64(row[positions[k]])
+
+
+@njit(cache=True, nogil=True)
+def _rank(values, answers, contested, counts, counted, answer_ranks, contested_ranks):  # type: ignore[no-untyped-def]
+    """Rank the scores of answers (N, b) and contested candidates (N, K) within their rows of ``values`` (N, b, C).
+
+    Query q has ``counts[q]`` contested candidates. Doubled ranks go to the last two arguments, (N, b) and (N, K).
+    """
+    n_models, n_rows, n_columns = values.shape
+    sides, positions = np.zeros(-(-n_columns // 8) * 8, dtype=np.uint8), np.empty(n_columns, dtype=np.int64)
+    starts, room = np.empty(n_columns + 2, dtype=np.int64), np.empty((2, n_columns), dtype=values.dtype)
+    for i in range(n_models):
         end = 0
-        for q in range(len(counts)):
+        for q in range(n_rows):
             begin, end = end, end + counts[q]
-            for k in range(begin, end):
-                above = level = 0
-                if slot[q] >= 0:
-                    row = ordered[i, slot[q]]
-                    right = np.searchsorted(row, wanted[i, k], side="right")
-                    above = n_columns - right
-                    level = right - np.searchsorted(row, wanted[i, k])
-                else:
-                    row = values[i, q]
-                    for j in range(n_columns):
-                        above += row[j] > wanted[i, k]
-                        level += row[j] == wanted[i, k]
-                ranks[i, k] = 2 * above + level + 1
-    return ranks
+            row, answer, wanted = values[i, q], answers[i, q], contested[i, begin:end]
+            lowest = min(answer, wanted.min()) if len(wanted) else answer
+            # Most scores of a row are lower than all that are ranked, and do not count.
+            for j in range(n_columns):
+                sides[j] = np.uint8(row[j] >= lowest) * np.uint8(3)
+            n, _ = _collect(sides.view(np.uint64), 0, positions)
+            higher = room[0, :n]
+            for k in range(n):
+                higher[k] = row[positions[k]]
+            dealt, most = room[1, :n], counted if len(wanted) > counted else n
+            origin, scale = _deal(higher, most, dealt, starts)
+            answer_ranks[i, q] = _doubled_rank(answer, dealt, starts, origin, scale, most)
+            for k in range(len(wanted)):
+                contested_ranks[i, begin + k] = _doubled_rank(wanted[k], dealt, starts, origin, scale, most)
+
+
+@njit(cache=True, nogil=True)
+def _deal(scores, most, dealt, starts):  # type: ignore[no-untyped-def]
+    """Deal scores (n,) into buckets of equal width, from the lowest to the highest; up to ``most`` scores go into one.
+
+    Bucket k becomes ``dealt[starts[k]:starts[k + 1]]``, in order where it has more than ``most`` scores. Returns the
+    origin and the scale for ``_bucket``.
+    """
+    n_buckets = len(scores) if len(scores) > most else 1
+    # Halves, because the difference of two large scores may be infinite.
+    origin = np.float64(scores.min()) / 2
+    width = np.float64(scores.max()) / 2 - origin
+    scale = (n_buckets - 1) / width if width > n_buckets / np.finfo(np.float64).max else 0.0
+    starts[: n_buckets + 2] = 0
+    for k in range(len(scores)):
+        starts[_bucket(scores[k], origin, scale) + 2] += 1
+    for k in range(n_buckets):
+        starts[k + 2] += starts[k + 1]
+    for k in range(len(scores)):
+        bucket = _bucket(scores[k], origin, scale) + 1
+        dealt[starts[bucket]] = scores[k]
+        starts[bucket] += 1
+    for k in range(n_buckets):
+        if starts[k + 1] - starts[k] > most:
+            dealt[starts[k] : starts[k + 1]].sort()
+    return origin, scale
+
+
+@njit(cache=True, nogil=True)
+def _bucket(score, origin, scale):  # type: ignore[no-untyped-def]
+    """Return the bucket of a score; of two scores the higher one is never in the lower bucket."""
+    return np.int64((np.float64(score) / 2 - origin) * scale)
+
+
+@njit(cache=True, nogil=True)
+def _doubled_rank(score, dealt, starts, origin, scale, most):  # type: ignore[no-untyped-def]
+    """Return the doubled mean rank of a score: 2 · (scores above) + (scores level, itself included) + 1."""
+    bucket = _bucket(score, origin, scale)
+    mine = dealt[starts[bucket] : starts[bucket + 1]]
+    above, level = np.int32(len(dealt) - starts[bucket + 1]), np.int32(0)
+    if len(mine) > most:
+        right = np.searchsorted(mine, score, side="right")
+        above += np.int32(len(mine) - right)
+        level += np.int32(right - np.searchsorted(mine, score))
+    else:
+        for j in range(len(mine)):
+            above += np.int32(mine[j] > score)
+            level += np.int32(mine[j] == score)
+    return 2 * above + level + 1

@@ -8,6 +8,7 @@ that a graph of any size streams into a pack.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,8 @@ class Simulation:
         agreement: share of a candidate's plausibility that all models see alike.
         seed: everything follows from it.
         handicap: how much worse than the others each model is everywhere, (N,); empty for equal models.
+        families: number of the family each model belongs to, (N,), such as the seeds of one model; empty for none.
+        kinship: share that a family has in common of what is a model's own: its view of candidates, skill and luck.
     """
 
     models: tuple[str, ...]
@@ -50,6 +53,8 @@ class Simulation:
     agreement: float = 0.9
     seed: int = 0
     handicap: tuple[float, ...] = ()
+    families: tuple[int, ...] = ()
+    kinship: float = 0.0
 
     def queries(self, split: str) -> Queries:
         """Return the queries of ``valid`` or ``test``: random triples, both directions."""
@@ -61,7 +66,8 @@ class Simulation:
     def skills(self) -> npt.NDArray[np.float64]:
         """Return how much better than average each model is on each relation and direction, (R, 2, N)."""
         shape = (len(self.triples_per_relation), 2, len(self.models))
-        skills = generator(self.seed, "skill").normal(0.0, self.skill, shape)
+        rng = generator(self.seed, "skill")
+        skills = self.skill * self._related(rng, rng.standard_normal(shape))
         return skills - np.array(self.handicap) if self.handicap else skills
 
     def scores(self, queries: Queries, split: str, block: int) -> npt.NDArray[np.float32]:
@@ -71,11 +77,23 @@ class Simulation:
         n, rows = len(self.models), np.arange(len(here))
         shared = rng.standard_normal((len(here), self.n_entities), dtype=np.float32)
         scores = rng.standard_normal((n, len(here), self.n_entities), dtype=np.float32)
+        self._related(rng, np.moveaxis(scores, 0, -1))
         scores *= np.float32(np.sqrt(1 - self.agreement))
         scores += np.float32(np.sqrt(self.agreement)) * shared
-        standing = rng.normal(*self.level, size=len(here))[:, None] + rng.normal(0.0, self.noise, (len(here), n))
-        scores[:, rows, here.answer] = (standing + self.skills()[here.relation, here.direction]).T
+        level = rng.normal(*self.level, size=len(here))[:, None]
+        luck = np.array(self.noise) * self._related(rng, rng.standard_normal((len(here), n)))
+        scores[:, rows, here.answer] = (level + luck + self.skills()[here.relation, here.direction]).T
         return scores
+
+    def _related(self, rng: np.random.Generator, own: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Let families share their part of what was drawn for each model alone, ``own`` (…, N), in place."""
+        if self.families:
+            common = rng.standard_normal((max(self.families) + 1, *own.shape[:-1]), dtype=own.dtype)
+            common *= own.dtype.type(np.sqrt(self.kinship))
+            own *= own.dtype.type(np.sqrt(1 - self.kinship))
+            for model, family in enumerate(self.families):
+                own[..., model] += common[family]
+        return own
 
     def packed(self, split: str, *, gaps: bool = True, jobs: int = 1, progress: Progress = SILENT) -> PackedRanks:
         """Simulate and pack a whole split; no dense matrix larger than a block ever exists."""

@@ -19,6 +19,7 @@ from relens.ranks.packed import PackedRanks, Provenance
 from relens.ranks.packing import PackedBlock, join_blocks, rank_dtype
 
 _COPY_BYTES = 2**22
+_HELD_BYTES = 2**28
 _PAIR_REMEDY = "Pack both splits from the same data set and scores, in a new run if need be."
 
 
@@ -36,7 +37,7 @@ def assemble(header: PackHeader, blocks: Iterable[PackedBlock]) -> PackedRanks:
 
 
 class PackWriter:
-    """Writes a packed store block by block, so that no more than one block is ever in memory."""
+    """Writes a packed store block by block; of large ones, no more than ``_HELD_BYTES`` wait in memory."""
 
     def __init__(self, folder: Path, header: PackHeader, max_candidates: int) -> None:
         self._folder = folder
@@ -46,6 +47,8 @@ class PackWriter:
         self._heads = [_no_queries(len(header.models), self._dtype)]
         self._tables = ("contested",) if header.gap_scales is None else ("contested", "gaps")
         self._files: dict[str, list[BinaryIO]] = {}
+        self._held: list[dict[str, npt.NDArray[Any]]] = []
+        self._held_bytes = 0
 
     @classmethod
     @contextmanager
@@ -60,32 +63,49 @@ class PackWriter:
         with whole_folder(path) as folder, ExitStack() as stack:
             writer = cls(folder, header, max_candidates)
             for table in writer._tables:
-                # A row of the table per model; the first one's file is the one the others are added to in the end.
+                # A row of the table per model; the first one's file is the one the others are added to in the end. They
+                # wait in memory or, where they are too large for that, in files of their own.
                 names = [f"{table}.bin", *(f"{table}-{i}.part" for i in range(1, len(header.models)))]
                 writer._files[table] = [stack.enter_context((folder / name).open("wb")) for name in names]
             yield writer
             writer._finish()
 
     def append(self, block: PackedBlock) -> None:
-        """Add the next queries; their contested candidates go to the disk now, the rest when the context ends."""
+        """Add the next queries."""
         block = _checked(self._header, block)
         most = int(block.n_candidates.max(initial=0))
         if most > self._max_candidates:
             raise RanksError(f"a query has {most} candidates, the store was opened for {self._max_candidates} at most")
-        for table, files in self._files.items():
-            dtype = self._dtype if table == "contested" else np.dtype(np.int32)
-            for file, row in zip(files, getattr(block, table), strict=True):
-                file.write(_little_endian(row, dtype).data)
+        tables = {table: self._stored(table, getattr(block, table)) for table in self._files}
+        for table, rows in tables.items():
+            self._files[table][0].write(rows[0].data)
+        self._held.append({table: rows[1:] for table, rows in tables.items()})
+        self._held_bytes += sum(rows.nbytes for rows in tables.values())
+        if self._held_bytes > _HELD_BYTES:
+            self._release()
         none = np.empty((len(self._header.models), 0), dtype=self._dtype)
         self._heads.append(PackedBlock(block.answer, block.n_candidates, block.always_ahead, block.counts, none))
 
+    def _stored(self, table: str, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return _little_endian(rows, self._dtype if table == "contested" else np.dtype(np.int32))
+
+    def _release(self) -> None:
+        """Write what waits in memory to the files of the models."""
+        for table, (_, *parts) in self._files.items():
+            for held in self._held:
+                for part, row in zip(parts, held[table], strict=True):
+                    part.write(row.data)
+        self._held, self._held_bytes = [], 0
+
     def _finish(self) -> None:
-        for whole, *parts in self._files.values():
-            for part in parts:
+        for table, (whole, *parts) in self._files.items():
+            for model, part in enumerate(parts):
                 part.close()
                 with open(part.name, "rb") as written:
                     shutil.copyfileobj(written, whole, _COPY_BYTES)
                 Path(part.name).unlink()
+                for held in self._held:
+                    whole.write(held[table][model].data)
             whole.flush()
         head = join_blocks(self._heads)
         _check_complete(self._header, len(head.counts))
