@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,19 @@ def test_the_first_table_is_that_of_the_committed_results(file: str, best: str, 
     metrics = [result["models"][best]["test"], *(result["methods"][method]["test"] for method in methods)]
     shown = [row[column + 1].strip(" *") for row in rows]
     assert shown == [f"{metric['mrr']:.4f}".removeprefix("0") for metric in metrics]
+
+
+def test_the_figure_with_more_members_is_that_of_the_committed_results() -> None:
+    members = json.loads((ROOT / "docs/results/reproduction/fb15k-237/members.json").read_text())
+    mrr = f"{members['methods']['dsc']['test']['mrr']:.4f}".removeprefix("0")
+    assert f"With two more seeds as members FB15k-237 reaches {mrr}." in README
+
+
+@pytest.mark.parametrize("result", ["scale-wikikg2", "models-fb15k-237"])
+def test_the_tables_about_scale_are_those_of_the_committed_results(result: str) -> None:
+    command = [sys.executable, ROOT / "benchmarks/tables.py", ROOT / f"docs/results/{result}.json"]
+    _, table, _ = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n\n")
+    assert table in (ROOT / "docs/scale.md").read_text(encoding="utf-8")
 
 
 def test_the_headline_figures_are_those_of_the_committed_results() -> None:
