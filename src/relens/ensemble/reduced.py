@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,11 @@ def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Redu
 def read_reduced(path: Path) -> dict[str, PackedRanks]:
     """Return the ranks of each split; a candidate that stands for others appears once for each of them."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        # numpy would take anything else for a pickle, and advise to trust it.
+        with path.open("rb") as opened:
+            if not is_zipfile(opened):
+                raise BadZipFile("no .npz file")
+        with np.load(path, allow_pickle=False) as file:
             header = json.loads(file[_HEADER].tobytes())
             if (header["kind"], header["format"], header["tie_rule"]) != (KIND, FORMAT, TIE_RULE):
                 raise RanksError(
