@@ -5,7 +5,7 @@
 The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
 ``--ranks`` the rank of every answer by every model and method, or those of ``--columns`` alone, goes into a file beside
 it, from which all metrics can be computed again. With ``--models`` the methods are compared anew with some of the
-models alone.
+models alone. Ranks that were made elsewhere, among other candidates, say, have their models in the run ``--trained``.
 """
 
 import json
@@ -28,6 +28,7 @@ from relens.run import COMPARISON, Run
 @run_argument
 @click.option("--command", required=True, help="The command that made the run.")
 @click.option("--device", required=True, help="What it ran on, in words.")
+@click.option("--trained", type=click.Path(path_type=Path), help="The run that trained the models.  [default: RUN]")
 @models_option
 @jobs_option
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
@@ -37,6 +38,7 @@ def main(
     run_path: Path,
     command: str,
     device: str,
+    trained: Path | None,
     models: list[str],
     jobs: int,
     output: Path,
@@ -51,13 +53,14 @@ def main(
     else:
         comparison = Comparison.from_json(read_json(run_path / COMPARISON, "comparison"))
     metrics = {evaluation.name: evaluation.to_json() for evaluation in comparison.evaluations}
-    trained = {name: _model(run, name, entry) for name, entry in metrics.items() if name not in comparison.weights}
+    source = Run.open(trained or run_path)
+    recorded = {name: _model(source, name, entry) for name, entry in metrics.items() if name not in comparison.weights}
     record = {
         "command": command,
         "device": device,
         "provenance": next(iter(metrics.values()))["provenance"],
-        "training_seconds": sum(model["seconds"] for model in trained.values()),
-        "models": trained,
+        "training_seconds": sum(model["seconds"] for model in recorded.values()),
+        "models": recorded,
         "methods": {name: _test(metrics[name]) for name in comparison.weights},
         "notes": list(comparison.notes),
     }
