@@ -1,4 +1,4 @@
-"""What docs/reproduction.md reports follows from the ranks that are committed beside it."""
+"""What docs/reproduction.md and docs/ogb.md report follows from the ranks that are committed beside them."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproduction.evidence import Evidence, Ranks, complete
+from benchmarks.reproduction.evidence import PROTOCOLS, Evidence, Leaderboard, Ranks, complete
 from relens.ranks.metrics import hits, mean_rank, mrr
 
 ROOT = Path(__file__).parent.parent
@@ -16,6 +16,13 @@ ROOT = Path(__file__).parent.parent
 def test_the_reported_metrics_are_those_of_the_ranks(of: Evidence) -> None:
     check(of.ranks, {**of.six["models"], **of.six["methods"]})
     check(of.member_ranks, {name: of.members["methods"][name] for name in ("simple", "dsc")})
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_reported_metrics_of_the_leaderboard_are_those_of_the_ranks(protocol: str) -> None:
+    of = Leaderboard(protocol)
+    check(of.ranks, {**of.record["models"], **of.record["methods"]})
+    assert of.record["provenance"]["candidates"] == {"full": "all", "sampled": "sampled"}[protocol]
 
 
 def check(ranks: Ranks, reported: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -35,6 +42,6 @@ def check(ranks: Ranks, reported: dict[str, dict[str, dict[str, float]]]) -> Non
         assert entry["test"] == pytest.approx(expected, rel=1e-12), name
 
 
-def test_the_page_says_what_the_evidence_says() -> None:
+def test_the_pages_say_what_the_evidence_says() -> None:
     script = ROOT / "benchmarks/reproduction/page.py"
     subprocess.run([sys.executable, script, "--check"], check=True, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""What is kept of the runs that docs/reproduction.md reports, and the paper's figures beside it."""
+"""What is kept of the runs that docs/reproduction.md and docs/ogb.md report, and the paper's figures beside it."""
 
 import json
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ SIX = {
     "transe": "TransE", "rotate": "RotatE", "house": "HousE",
     "complex": "ComplEx", "conve": "ConvE", "compgcn": "CompGCN",
 }  # fmt: skip
+LEADERBOARD = {"autoblm": "AutoBLM", "complex-rp": "ComplEx-RP", "triplere": "TripleRE"}
+PROTOCOLS = {"full": "all entities", "sampled": "501 candidates"}
 SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED = "simple:input=rank", "dsc:input=rank,regularise=none"
 METRICS = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
 
@@ -115,6 +117,24 @@ class Ranks:
         sums = np.bincount(self.relation, self.reciprocal(name), len(self.relations))
         counts = np.bincount(self.relation, minlength=len(self.relations))
         return {label: float(sums[r] / counts[r]) for r, label in enumerate(self.relations) if counts[r]}
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """What ``leaderboard.sh`` wrote: the models of ogbl-biokg's leaderboard on FB15k-237, by one of ``PROTOCOLS``."""
+
+    protocol: str
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """How the models were trained, and what they and their ensembles are worth."""
+        found: dict[str, Any] = json.loads((RESULTS.parent / f"leaderboard/{self.protocol}.json").read_text("utf-8"))
+        return found
+
+    @cached_property
+    def ranks(self) -> "Ranks":
+        """Test ranks of models and methods."""
+        return Ranks.read(RESULTS.parent / f"leaderboard/{self.protocol}.npz")
 
 
 def complete() -> list[Evidence]:
