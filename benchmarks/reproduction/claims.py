@@ -15,7 +15,17 @@ class Finding(NamedTuple):
     figures: str
 
 
+FAMILIES = {"translational": ("transe", "rotate", "house"), "bilinear": ("complex",), "neural": ("conve", "compgcn")}
+RELATIONS = {
+    "_member_meronym": ("translational", "best"),
+    "_synset_domain_topic_of": ("bilinear", "best"),
+    "_has_part": ("neural", "worst"),
+    "_verb_group": ("neural", "best"),
+}
+"""The relations of WN18RR that the paper shows, with the family of models that it finds best or worst there."""
 VERDICTS = {True: "holds: ", False: "**no**: ", None: ""}
+SILENT = "–"
+"""The figures where a claim is not about a data set."""
 
 
 def claims(found: Sequence[Evidence]) -> str:
@@ -23,7 +33,9 @@ def claims(found: Sequence[Evidence]) -> str:
     header = ["the paper says", *(of.title for of in found)]
     rows = [header, ["---"] * len(header)]
     for text, judge in CLAIMS.items():
-        rows.append([text, *(VERDICTS[holds] + figures for holds, figures in map(judge, found))])
+        findings = [judge(of) for of in found]
+        if any(figures != SILENT for _, figures in findings):
+            rows.append([text, *(VERDICTS[holds] + figures for holds, figures in findings)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -102,6 +114,22 @@ def gain_and_spread(of: Evidence) -> Finding:
     return Finding(None, f"gain {gain:.2%}, spread {_figure(spread(of))}")
 
 
+def family_on(relation: str) -> Callable[[Evidence], Finding]:
+    """Return what compares the best model of each family on a relation of WN18RR, by test MRR."""
+    family, place = RELATIONS[relation]
+
+    def judge(of: Evidence) -> Finding:
+        if of.dataset != "wn18rr":
+            return Finding(None, SILENT)
+        values = {
+            title: max(of.ranks.by_relation(name)[relation] for name in names) for title, names in FAMILIES.items()
+        }
+        extreme = (max if place == "best" else min)(values, key=lambda title: values[title])
+        return Finding(extreme == family, ", ".join(f"{title} {_figure(value)}" for title, value in values.items()))
+
+    return judge
+
+
 CLAIMS: dict[str, Callable[[Evidence], Finding]] = {
     "SimpleEns beats every base model (test)": simple_beats_every_model,
     "RelEns-DSC beats SimpleEns (test, TPE, Q = 100)": dsc_beats_simple,
@@ -112,6 +140,10 @@ CLAIMS: dict[str, Callable[[Evidence], Finding]] = {
     "RelEns-DSC gains from 2 and 5 workers": workers_help_dsc,
     "Stacking is the worst ensemble (test)": stacking_is_worst,
     "The gain over SimpleEns follows the spread of the models' relation-wise MRR": gain_and_spread,
+    **{
+        f"The {place} models on `{relation}` are {family} (test)": family_on(relation)
+        for relation, (family, place) in RELATIONS.items()
+    },
 }
 
 

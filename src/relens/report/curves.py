@@ -10,7 +10,7 @@ from joblib import cpu_count
 from relens.data.groups import Grouping
 from relens.ensemble.crossval import split_by_group
 from relens.ensemble.fit import FitSettings, Method, fit
-from relens.ensemble.sampling import sample_groups
+from relens.ensemble.sampling import sample_groups, startup_trials
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 
@@ -62,13 +62,21 @@ def measure_curves(
 
 def _sweep(valid: PackedRanks, method: Method, group: str, seed: int, progress: Progress) -> Curve:
     settings = FitSettings(method=method, input="rank", regularise="none", group=group, seed=seed)
-    fit(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)  # compile the kernels before the clock runs
-    return _curve(fit(valid, settings, progress=progress).trace[:, [0, 2]], method, "sweep", 0)
+    return _curve(_trace(valid, settings, progress), method, "sweep", 0)
 
 
 def _one_search(valid: PackedRanks, method: Method, trials: int, group: str, seed: int, progress: Progress) -> Curve:
     settings = FitSettings(method=method, searcher="tpe", input="rank", trials=trials, group=group, seed=seed)
-    return _curve(fit(valid, settings, progress=progress).trace[:, [0, 2]], method, "tpe", trials)
+    return _curve(_trace(valid, settings, progress), method, "tpe", trials)
+
+
+def _trace(valid: PackedRanks, settings: FitSettings, progress: Progress) -> Trace:
+    """Search, and return the seconds and the best MRR so far, (steps, 2).
+
+    The same search on two queries comes first: it compiles kernels and imports what TPE needs before the clock runs.
+    """
+    fit(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)
+    return fit(valid, settings, progress=progress).trace[:, [0, 2]]
 
 
 def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
@@ -80,8 +88,10 @@ def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: P
     for workers in WORKERS:
         replayed = workers > cpu_count()
         if not replayed:
-            # A first short search starts the worker processes and compiles the kernels before the clock runs.
-            sample_groups(valid, members[:workers], "rank", sampler="tpe", trials=1, seed=seed, jobs=workers)
+            # A first short search starts the worker processes, compiles the kernels, and lets TPE, after its random
+            # trials, import what it needs, before the clock runs.
+            warm = startup_trials(trials) + 1
+            sample_groups(valid, members[:workers], "rank", sampler="tpe", trials=warm, seed=seed, jobs=workers)
             found = sample_groups(
                 valid, members, "rank", sampler="tpe", trials=trials, seed=seed, jobs=workers, progress=progress
             )
