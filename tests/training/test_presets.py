@@ -94,6 +94,13 @@ def test_wrong_overrides_are_refused(change, message) -> None:
         resolve("wn18rr", "transe", "paper", [change])
 
 
+def test_known_settings_are_listed_in_order_where_none_is_close() -> None:
+    with pytest.raises(InputError, match="unknown setting 'nonsense' for transe; known are ") as raised:
+        resolve("wn18rr", "transe", "paper", ["nonsense=1"])
+    listed = str(raised.value).partition("known are ")[2].replace("'", "").split(", ")
+    assert listed == sorted({*resolve_options("transe", {}), *FIELDS} - {"model", "options"})
+
+
 def test_unknown_models_and_presets_are_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'rotate'"):
         resolve("wn18rr", "rotat", "paper")

@@ -1,7 +1,6 @@
 """Devices that models are trained and run on."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -22,8 +21,3 @@ def places_of(devices: Sequence[torch.device], jobs: int) -> list[torch.device]:
     """Return a device for each of the models that train at a time: those named; a CPU alone is shared by ``jobs``."""
     alone_on_cpu = len(devices) == 1 and devices[0].type == "cpu"
     return list(devices) * (jobs if alone_on_cpu else 1)
-
-
-def current(device: torch.device) -> AbstractContextManager[None]:
-    """Make a GPU the current one inside: recorded steps and compiled kernels run there, wherever their tensors are."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -5,7 +5,6 @@ from typing import Any
 
 from relens.data.dataset import Dataset
 from relens.files import write_json
-from relens.pipeline.devices import current
 from relens.progress import SILENT, Progress
 from relens.ranks.export import Ranker
 from relens.run import MADE_BY, Run
@@ -26,7 +25,7 @@ def rank_models(
 
     The caller holds the run. Ranks that are there already are replaced only with ``force``.
     """
-    with run.replace_ranks(dataset.name, force=force) as folder, current(device):
+    with run.replace_ranks(dataset.name, force=force) as folder:
         ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
         scales = ranker.fit_scales() if gaps else None
         for split in ("valid", "test"):

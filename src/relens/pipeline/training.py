@@ -10,7 +10,6 @@ from relens.data.filters import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
 from relens.pipeline.checks import check_splits
-from relens.pipeline.devices import current
 from relens.run import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
 from relens.training.fit import fit, new_model
@@ -89,7 +88,7 @@ def train_model(
     queries, candidates, known = dataset.queries("valid"), dataset.candidates.get("valid"), None
     if candidates is None:
         known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-    with locked(folder), current(device):
+    with locked(folder):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
         result = fit(

@@ -14,6 +14,7 @@ from relens.data.dataset import Dataset
 from relens.data.filters import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
+from relens.models.devices import current
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 from relens.ranks.packing import Known, PackedBlock, fit_gap_scales, rank_dtype, scale_gaps
@@ -139,10 +140,11 @@ def score_queries(model: KGEModel, queries: Queries, columns: npt.NDArray[np.int
     relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()[filled]
     batches = zip(torch.split(anchor, rows), torch.split(relation, rows), torch.split(filled, rows), strict=True)
     chosen = None if columns is None else torch.as_tensor(columns, device=device)
-    scores = [
-        model.score(model.encode(anchors, relations), None if chosen is None else chosen[place].long()).float()
-        for anchors, relations, place in batches
-    ]
+    with current(device):
+        scores = [
+            model.score(model.encode(anchors, relations), None if chosen is None else chosen[place].long()).float()
+            for anchors, relations, place in batches
+        ]
     return torch.cat(scores)[: len(queries)]
 
 

@@ -166,12 +166,14 @@ class PykeenScorer:
         """Return the scores of PyKEEN's entities for pairs (b, 2); batches become smaller when memory runs out."""
         import torch
 
+        from relens.models.devices import current
+
         parts: list[npt.NDArray[np.float32]] = []
         at = 0
         while at < len(pairs):
             batch = torch.from_numpy(pairs[at : at + self._batch])
             try:
-                with torch.inference_mode():
+                with current(self._model.device), torch.inference_mode():
                     parts.append(predict(batch).float().cpu().numpy())
             except torch.OutOfMemoryError:
                 if self._batch == 1:

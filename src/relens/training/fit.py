@@ -14,6 +14,7 @@ import torch
 
 from relens.models import build
 from relens.models.base import KGEModel
+from relens.models.devices import current
 from relens.seeding import generator
 from relens.training.checkpoint import newest_checkpoint, save_checkpoint
 from relens.training.interruption import Interruption
@@ -87,7 +88,7 @@ def fit(
     """
     device = model.entity.device
     identity = {**settings.as_dict(), "triples": _digest(triples, model)}
-    with isolated(settings, device), Interruption() as interruption:
+    with current(device), isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)
         run = Run(model.train(), TrainingQueries.of(facts, model.n_entities, model.n_relations), settings)
         if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):

@@ -35,8 +35,8 @@ def from_values(model: str, values: Mapping[str, Any]) -> TrainSettings:
     settings = {key: value for key, value in values.items() if key not in options}
     for key, value in settings.items():
         if key not in FIELDS or key in RESERVED:
-            known = [*options, *(name for name in FIELDS if name not in RESERVED)]
-            raise InputError(f"unknown setting {key!r} for {model}; {nearest(key, known)}")
+            known = sorted({*options, *FIELDS} - RESERVED)
+            raise InputError(f"unknown setting {key!r} for {model}; {nearest(key, known, show_all=True)}")
         if key in OPTIONAL and value == "none":
             settings[key] = None
     chosen = {key: value for key, value in values.items() if key in options}

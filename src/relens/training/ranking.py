@@ -14,6 +14,7 @@ from relens.data.candidates import Candidates
 from relens.data.filters import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
+from relens.models.devices import current
 
 MEMORY = 2**30
 """Bytes that the scores of a chunk and what is computed from them may take."""
@@ -78,7 +79,7 @@ def scoring(model: KGEModel) -> Iterator[None]:
     model.eval()
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.no_grad():
+        with current(model.entity.device), torch.no_grad():
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
