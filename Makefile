@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # What `make test` installs; the continuous integration adds oracle: other people's implementations to compare with.
 EXTRAS ?= all,test
 STAMP := $(VENV)/.installed
+# A worker for each core, eight at the most: each may take two gigabytes. Idle ones take tests over from busy ones.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --cov --cov-report=
 
 .PHONY: demo test lint clean
 
@@ -14,10 +16,9 @@ demo: $(STAMP)
 
 test: $(STAMP)-test
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
+	$(PYTEST)
 	# Compiled kernels are invisible to coverage: run those tests once more as plain Python.
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m kernels
-	$(BIN)/coverage combine --quiet
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov-append -m kernels
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
 lint: $(STAMP)-lint

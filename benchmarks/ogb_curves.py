@@ -25,7 +25,9 @@ SIZES = {"ogbl-biokg": biokg, "ogbl-wikikg2": wikikg2}
 
 @click.command()
 @click.argument("name", metavar="|".join(SIZES), type=click.Choice(list(SIZES)))
-@click.option("--triples", type=int, help="Validation triples.  [default: those of the data set]")
+@click.option(
+    "--triples", type=int, help="Validation triples, one of each relation at least.  [default: those of the data set]"
+)
 @click.option("--jobs", default=2, show_default=True, help="Threads that simulate.")
 @click.option("--output", type=click.Path(path_type=Path), help="JSON file to write.  [default: stdout]")
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder to draw the curves into.")

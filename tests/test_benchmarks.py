@@ -293,3 +293,32 @@ def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
     del record["searches"]["mean"]
     (folder / "s.json").write_text(json.dumps(record))
     assert [line.partition(":")[0] for line in run(*command, "--jobs", "1").splitlines()] == ["mean"]
+
+
+def test_curves_at_the_size_of_a_data_set_rise_and_the_sweep_ends_highest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, with few trials: a search of 51 relations with all of them takes a minute."""
+    pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
+    monkeypatch.setattr("relens.report.curves.TRIALS", (2, 4))
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    output, figures = tmp_path / "curves.json", tmp_path / "figures"
+    command = ["ogbl-biokg", "--triples", "102", "--output", str(output), "--figures", str(figures)]
+    import_module("ogb_curves").main.main(command, standalone_mode=False)
+    found = json.loads(output.read_text(encoding="utf-8"))
+    assert (found["benchmark"], found["dataset"]) == ("curves", "ogbl-biokg")
+    assert (found["shape"]["queries"], found["shape"]["groups"]) == (2 * 102, 51)
+    assert 0 < found["shape"]["contested"] < 204 * 500
+    for curve in found["curves"]:
+        assert len(curve["seconds"]) == len(curve["mrr"])
+        assert curve["seconds"] == sorted(curve["seconds"])
+        assert curve["mrr"] == sorted(curve["mrr"])
+    best = {(c["method"], c["searcher"], c["trials"], c["workers"]): c["mrr"][-1] for c in found["curves"]}
+    assert len(best) == len(found["curves"]) == 2 + 2 * (2 + 3)
+    sweep = best["dsc", "sweep", 0, 1]
+    assert sweep > best["simple", "sweep", 0, 1] >= best["simple", "tpe", 4, 1]
+    assert sweep >= best["dsc", "tpe", 4, 1] >= best["dsc", "tpe", 2, 1]
+    for workers in (2, 5):  # they are done sooner, and find the same
+        assert best["dsc", "tpe", 4, workers] == pytest.approx(best["dsc", "tpe", 4, 1])
+    assert any(figures.iterdir())

@@ -164,12 +164,8 @@ def uninterrupted(graph, tmp_path_factory):
 def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted, tmp_path, workers, to_all):
     """Ctrl-C in a terminal reaches parent and workers, ``kill -INT`` the parent alone; the end is the same."""
     command = ["run", str(graph), *LONG, "--run", str(tmp_path / "run")]
-    # Ctrl-C is ignored in what a shell without a terminal runs in the background, and that is inherited.
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom relens.cli import main\nmain()"
-    )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *command, *workers],
+        [sys.executable, "-m", "relens", *command, *workers],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     with process:
