@@ -1,6 +1,7 @@
 """The benchmark programs run, and the figures of one run do not contradict each other."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -278,6 +279,29 @@ def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Pa
         assert ranks["relation"].shape == ranks["triple"].shape == ranks["ahead"][0].shape
 
 
+def test_models_are_judged_by_both_protocols(tmp_path: Path) -> None:
+    """The whole script, on a tiny graph: the same models rank among all entities, then among a few."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    from tests.pipeline.graph import CHANGES, write_ring
+
+    changes = "\n".join(CHANGES[:4])  # those that all models have
+    config = tmp_path / "tiny.toml"
+    config.write_text(
+        f'dataset = "{write_ring(tmp_path / "ring")}"\nmodels = ["autoblm", "complex-rp"]\nmethods = ["mean", "dsc"]\n'
+        f"[set]\n{changes}\n"
+    )
+    script = BENCHMARKS / "reproduction/leaderboard.sh"
+    environment = {**os.environ, "RELENS": f"{sys.executable} -m relens", "PYTHON": sys.executable, "DEVICE": "cpu"}
+    command = ["bash", script, tmp_path / "run", tmp_path / "results", config]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr + (tmp_path / "results/run.log").read_text()
+    full, sampled = (json.loads((tmp_path / f"results/{name}.json").read_text()) for name in ("full", "sampled"))
+    assert [record["provenance"]["candidates"] for record in (full, sampled)] == ["all", "sampled"]
+    for name in ("autoblm", "complex-rp"):
+        assert sampled["models"][name]["best_mrr"] == full["models"][name]["best_mrr"]
+        assert sampled["models"][name]["test"]["mrr"] >= full["models"][name]["test"]["mrr"]
+
+
 def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
@@ -290,6 +314,8 @@ def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
     ].keys()
     exact, sampled = (record["searches"][name]["valid"]["mrr"] for name in ("dsc, sweep", "dsc, tpe, Q = 2, seed 0"))
     assert exact >= sampled
+    bound, honest = (record["searches"][f"dsc, sweep{where}"]["test"]["mrr"] for where in (", on test itself", ""))
+    assert bound >= honest
     del record["searches"]["mean"]
     (folder / "s.json").write_text(json.dumps(record))
     assert [line.partition(":")[0] for line in run(*command, "--jobs", "1").splitlines()] == ["mean"]

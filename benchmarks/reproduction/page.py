@@ -1,4 +1,4 @@
-"""The tables of docs/reproduction.md and docs/ogb.md, from the evidence below docs/results.
+"""Tables of docs/reproduction.md, docs/ogb.md and docs/scale.md, from the evidence below docs/results.
 
     python benchmarks/reproduction/page.py            # writes them into the pages
     python benchmarks/reproduction/page.py --check    # fails where a page says something else
@@ -6,10 +6,12 @@
 A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``; what stands around it is written by hand.
 """
 
+import json
 import re
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -31,7 +33,7 @@ from evidence import (
 from relens.ranks.metrics import mrr
 from relens.significance import paired_test
 
-PAGES = (ROOT / "docs/reproduction.md", ROOT / "docs/ogb.md")
+PAGES = tuple(ROOT / "docs" / name for name in ("reproduction.md", "ogb.md", "scale.md"))
 TRIALS = (50, 100, 300)
 
 Row = tuple[str, Callable[[Evidence], str]]
@@ -57,6 +59,7 @@ def filled(page: str) -> str:
         "significance": significance, "searches": searches, "ties": ties, "claims": lambda: claims(complete()),
         "inputs": inputs, "relations": relations, "summary": summary,
         "leaderboard": leaderboard, "leaderboard training": leaderboard_training,
+        "curves": ogb_curves,
     }  # fmt: skip
     for name in DATASETS:
         tables[f"results {name}"] = partial(results, Evidence(name))
@@ -223,6 +226,21 @@ def leaderboard_training() -> str:
     header = ["", "seconds", "steps", "best step", "validation MRR", "test MRR"]
     models = Leaderboard("full").record["models"]
     return _table(header, [[title, *_training(models[name])] for name, title in LEADERBOARD.items()])
+
+
+def ogb_curves() -> str:
+    """Return where the learning curves at the sizes of OGB's graphs end."""
+    sizes = ("biokg", "wikikg2")
+    found = [json.loads((ROOT / f"docs/results/curves-{size}.json").read_text("utf-8"))["curves"] for size in sizes]
+    rows = []
+    for pair in zip(*found, strict=True):
+        method, searcher, trials, workers, replayed = itemgetter("method", "searcher", "trials", "workers", "replayed")(
+            pair[0]
+        )
+        title = f"`{method}`, sweep" if searcher == "sweep" else f"`{method}`, TPE, Q = {trials}"
+        more = f", {workers} workers" + " (replayed)" * replayed if workers > 1 else ""
+        rows.append([title + more, *(f"{_figure(c['mrr'][-1])}, {c['seconds'][-1]:.1f} s" for c in pair)])
+    return _table(["validation MRR, seconds", *(f"ogbl-{size}'s size" for size in sizes)], rows)
 
 
 def _training(model: dict[str, Any]) -> list[str]:
