@@ -65,7 +65,7 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
             textcoords="offset points", va="center", color=colour, fontsize=9,
             fontweight="bold" if evaluation.name == ensemble else "normal",
         )  # fmt: skip
-    _rows(axes, shortened([method_label(e.name) for e in evaluations], 40), sheet)
+    _rows(axes, range(len(evaluations)), shortened([method_label(e.name) for e in evaluations], 40), sheet)
     line = "\nupright stroke" if sheet.narrow else " dashed"
     axes.set_xlabel(f"test MRR with 95 % interval;{line}: best single model on validation")
     return figure
@@ -95,28 +95,28 @@ def _weights(
     from matplotlib.figure import Figure
 
     at = {(row.relation, row.direction): row for row in rows}
-    height = 1.0 + ROW * (len(relations) + 2)
+    height = 1.0 + _row(sheet, ROW) * (len(relations) + 2)
     figure = Figure(figsize=(sheet.width, height * (2 if sheet.narrow else 1)), layout="constrained")
     panels = figure.subplots(2, 1, gridspec_kw={"hspace": 0.08}) if sheet.narrow else figure.subplots(1, 2, sharey=True)
     top = 1 if simple is None else 1.6
-    ys, labels = [y + top for y in range(len(relations))], shortened(relations, 20 if sheet.narrow else 34)
+    ys, labels = [y + top for y in range(len(relations))], shortened(relations)
     if simple is not None:
-        ys, labels = [0.0, *ys], [f"simple: all{'' if sheet.narrow else ' relations'}", *labels]
+        ys, labels = [0.0, *ys], ["simple: all relations", *labels]
+    tall = 0.56 if sheet.narrow else 0.92
     for axes, direction in zip(panels, DIRECTIONS, strict=True):
         if simple is not None:
-            _cells(axes, simple, 0.0)
+            _cells(axes, simple, 0.0, tall)
         for y, relation in enumerate(relations):
             row = at.get((relation, direction))
             if row is not None:
-                _cells(axes, row.weights, y + top, EQUAL if row.own else UNSEEN)
+                _cells(axes, row.weights, y + top, tall, EQUAL if row.own else UNSEEN)
         axes.set_title(f"{direction} queries")
         _models_above(axes, models, sheet)
         axes.set_xlim(-0.5, len(models) - 0.5)
         axes.grid(visible=False)
         axes.spines["bottom"].set_visible(False)
     for axes in panels if sheet.narrow else panels[:1]:
-        axes.set_yticks(ys, labels)
-        axes.set_ylim(ys[-1] + 0.55, ys[0] - 0.55)
+        _rows(axes, ys, labels, sheet)
     return figure
 
 
@@ -130,21 +130,21 @@ def _models_above(axes: "Axes", models: Sequence[str], sheet: Sheet) -> None:
             label.set(rotation=angle, rotation_mode="anchor", horizontalalignment="left")
 
 
-def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, equal: str = EQUAL) -> None:
+def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, tall: float, equal: str = EQUAL) -> None:
     """Draw a row of cells, the darker the larger, with their numbers where there is room; equal ones as one cell."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
     if all_equal(weights):
         n = len(weights)
-        axes.add_patch(Rectangle((-0.48, y - 0.46), n - 0.04, 0.92, facecolor=to_rgba(RULE, 0.35), linewidth=0))
+        axes.add_patch(Rectangle((-0.48, y - tall / 2), n - 0.04, tall, facecolor=to_rgba(RULE, 0.35), linewidth=0))
         label = axes.text((n - 1) / 2, y + 0.02, equal, ha="center", va="center", fontsize=7.5, color=FAINT)
         label.set_in_layout(False)
         return
     for x, weight in enumerate(weights.tolist()):
         # Opacity, not a colour scale: the same on a light and on a dark page.
         colour = to_rgba(ACCENT, 0.04 + 0.6 * weight)
-        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=colour, linewidth=0))
+        axes.add_patch(Rectangle((x - 0.48, y - tall / 2), 0.96, tall, facecolor=colour, linewidth=0))
         if len(weights) <= _NUMBERS_UP_TO:
             text = f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else "·"
             label = axes.text(x, y + 0.02, text, ha="center", va="center", fontsize=7.5)
@@ -180,7 +180,7 @@ def _relations(
         markersize=4.5, linestyle="none", label="ensemble", zorder=4,
     )  # fmt: skip
     labels = zip(shortened(list(relations)), relations.values(), strict=True)
-    _rows(axes, [f"{label} · {entry['queries']:,}" for label, entry in labels], sheet)
+    _rows(axes, range(len(relations)), [f"{label} · {entry['queries']:,}" for label, entry in labels], sheet)
     axes.set_xlim(-0.02, 1.02)
     between = "\n" if sheet.narrow else " "
     axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries stands behind each relation")
@@ -283,16 +283,16 @@ def _row(sheet: Sheet, wide: float) -> float:
     return _TALL_ROW if sheet.narrow else wide
 
 
-def _rows(axes: "Axes", labels: Sequence[str], sheet: Sheet) -> None:
+def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet) -> None:
     """Name the rows of a figure, beside them or, on a narrow sheet, above them."""
     axes.grid(visible=False, axis="y")
     if not sheet.narrow:
-        axes.set_yticks(range(len(labels)), labels)
-        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_yticks(ys, labels)
+        axes.set_ylim(ys[-1] + 0.6, ys[0] - 0.6)
         return
     axes.set_yticks([])
-    axes.set_ylim(len(labels) - 0.6, -0.75)
-    for y, label in enumerate(labels):
+    axes.set_ylim(ys[-1] + 0.4, ys[0] - 0.75)
+    for y, label in zip(ys, labels, strict=True):
         axes.annotate(label, (0.0, y - 0.42), xycoords=("axes fraction", "data"), va="center", fontsize=9)
 
 
