@@ -21,12 +21,12 @@ def test_long_relation_names_leave_room_for_the_weights(tmp_path):
     weights = EnsembleWeights(
         models, relations, Grouping.make("relation-direction", relations), table, own, table[0], support
     )
-    mrr = np.full(6, 0.5)
+    mrr, shares = np.full(6, 0.5), weights.normalised()
     rows = [
-        RelationRow(relation, direction, "", 9, 9, mrr, 0.5, weights.normalised()[2 * at + (direction == "head")], True, 0.0)
+        RelationRow(relation, direction, "", 9, 9, mrr, 0.5, shares[2 * at + head], True, 0.0)
         for at, relation in enumerate(relations)
-        for direction in ("tail", "head")
-    ]  # fmt: skip
+        for head, direction in enumerate(("tail", "head"))
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # matplotlib says so when there is no room left for the axes
         with figure_style():
