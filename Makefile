@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What `make test` installs; the continuous integration adds oracle: other people's implementations to compare with.
-EXTRAS ?= all,test
+# What `make test` installs, both kinds of clusters included; the continuous integration adds oracle: other people's
+# implementations to compare with.
+EXTRAS ?= all,test,dask,ray
 STAMP := $(VENV)/.installed
 # A worker for each core, eight at the most: each may take two gigabytes. Idle ones take tests over from busy ones.
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --cov --cov-report=

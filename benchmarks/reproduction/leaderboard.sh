@@ -13,6 +13,6 @@ record() { $PYTHON "$here/../record_run.py" "$@" --device "${DEVICE_NAME:-$DEVIC
 record "$run" --command "$command" --output "$results/full.json" --ranks "$results/full.npz"
 dataset=$(sed -n 's/^dataset = "\(.*\)"$/\1/p' "$config") models=$(sed -n 's/^models = \[\(.*\)\]$/\1/p' "$config" | tr -d '" ')
 [ -d "$run-candidates" ] || $RELENS data sample-negatives "$dataset" --output "$run-candidates"
-command="relens rank RUN --candidates $dataset-sampled-500 --device $DEVICE"
+command="relens data sample-negatives $dataset --output CANDIDATES; relens rank RUN --candidates CANDIDATES --into SAMPLED --device $DEVICE"
 $RELENS rank "$run" --candidates "$run-candidates" --into "$run-sampled" --device "$DEVICE" --force
 record "$run-sampled" --trained "$run" --models "$models" --command "$command" --output "$results/sampled.json" --ranks "$results/sampled.npz"

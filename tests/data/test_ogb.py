@@ -234,7 +234,7 @@ VALID, TEST = BIO["valid"], WIKI["test"]
         (spoilt(WIKI, "test", tail_neg=TEST["tail_neg"][:-1]), "has 10 rows of tail_neg for 11 triples"),
         (spoilt(WIKI, "test", tail_neg=TEST["tail_neg"][:, 1:]), "{'tail': 3, 'head': 4} negatives per triple"),
         (spoilt(WIKI, "test", tail=TEST["tail"][1:]), "has 11 heads, 11 relations and 10 tails"),
-        (spoilt(WIKI, "test", relation=TEST["relation"] - 9), "has relation -9, expected 0 or more"),
+        (spoilt(WIKI, "test", relation=TEST["relation"] - 9), "has relation -8 in triple 0, expected 0 to 2147483646"),
         (spoilt(WIKI, "test", head=TEST["head"] / 2), "head is shape .11,. of float64, expected whole numbers"),
         (spoilt(WIKI, "test", head=TEST["head"].tolist()), "head is list, expected whole numbers with 1 axes"),
         (

@@ -38,38 +38,39 @@ class Running:
 
 
 @contextmanager
-def start(backend: str, folder: Path) -> Iterator[Running]:
-    """Start a cluster of two workers with a core each."""
+def start(backend: str, folder: Path, second_imports: Path | None = None) -> Iterator[Running]:
+    """Start a cluster of two workers with a core each; the second imports from ``second_imports`` first, if given."""
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[backend], reason=f"needs relens[{backend}]")
     processes: list[subprocess.Popen[bytes]] = []
 
-    def spawn(*command: str) -> subprocess.Popen[bytes]:
+    def spawn(*command: str, imports: Path | None = None) -> subprocess.Popen[bytes]:
+        path = ENVIRONMENT["PYTHONPATH"]
         with (folder / f"{len(processes)}.log").open("wb") as log:
             processes.append(
                 subprocess.Popen(
                     [str(PYTHON / command[0]), *command[1:]],
                     stdout=log,
                     stderr=log,
-                    env=ENVIRONMENT,
+                    env=ENVIRONMENT | ({"PYTHONPATH": f"{imports}{os.pathsep}{path}"} if imports else {}),
                     start_new_session=True,
                 )
             )
         return processes[-1]
 
     try:
-        address, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder)
+        address, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder, second_imports)
         yield Running(backend, address, second)
     finally:
         for process in reversed(processes):
             _stop(process)
 
 
-def _start_dask(spawn, folder: Path) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
+def _start_dask(spawn, folder: Path, second_imports: Path | None) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
     address = f"tcp://127.0.0.1:{free_port()}"
     spawn("dask", "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard")
-    for _ in range(2):
+    for imports in (None, second_imports):
         options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
-        worker = spawn("dask", "worker", address, *options)
+        worker = spawn("dask", "worker", address, *options, imports=imports)
     from distributed import Client
 
     with Client(address, timeout=START_SECONDS, set_as_default=False) as client:
@@ -77,13 +78,13 @@ def _start_dask(spawn, folder: Path) -> tuple[str, subprocess.Popen[bytes]]:  # 
     return address, worker
 
 
-def _start_ray(spawn, folder: Path) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
+def _start_ray(spawn, folder: Path, second_imports: Path | None) -> tuple[str, subprocess.Popen[bytes]]:  # type: ignore[no-untyped-def]
     port = free_port(6400, 9900)  # the workers of Ray take those from 10002 on
     address = f"127.0.0.1:{port}"
     common = ("--num-cpus=1", "--object-store-memory=100000000", "--block", "--disable-usage-stats")
     spawn("ray", "start", "--head", f"--port={port}", "--include-dashboard=false", *common)
     _wait(lambda: _listens(port), f"Ray's head node does not listen at {address}")
-    second = spawn("ray", "start", f"--address={address}", *common)
+    second = spawn("ray", "start", f"--address={address}", *common, imports=second_imports)
     script = (
         "import ray, sys, time\n"
         f"ray.init(address={address!r}, logging_level=40, log_to_driver=False)\n"

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relens import __version__
 from relens.data.groups import Grouping
-from relens.ensemble.cluster import connect
+from relens.ensemble.cluster import _result, connect
 from relens.ensemble.crossval import split_by_group
 from relens.ensemble.pairs import Views
-from relens.ensemble.remote import Journal, Remote, Source
+from relens.ensemble.remote import Journal, Part, Remote, Source, _search_part
 from relens.ensemble.sampling import sample_groups
 from relens.ensemble.search import sweep_groups
 from relens.errors import InputError, RanksError
@@ -50,6 +51,9 @@ class Here:
 
     def share(self, value):  # type: ignore[no-untyped-def]
         return value
+
+    def everywhere(self, function, *arguments):  # type: ignore[no-untyped-def]
+        return [function(*arguments) for _ in range(self.n_workers)]
 
     def run(self, function, shared, tasks):  # type: ignore[no-untyped-def]
         for at, task in reversed(list(enumerate(tasks))):
@@ -139,3 +143,51 @@ def test_a_cluster_that_is_not_there_is_said_to_be(backend, module, monkeypatch)
         connect(backend, address),
     ):
         pass
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+@pytest.mark.parametrize(("code", "version"), [("__version__ = '0.0.1'", "0.0.1"), ("raise ImportError", "(none)")])
+def test_a_worker_with_another_relens_or_none_is_refused(tmp_path, backend, code, version) -> None:
+    """Its package has nothing else: what is asked may not need more."""
+    (tmp_path / "old/relens").mkdir(parents=True)
+    (tmp_path / "old/relens/__init__.py").write_text(code)
+    with (
+        start(backend, tmp_path, second_imports=tmp_path / "old") as running,
+        pytest.raises(InputError) as refused,
+        connect(running.backend, running.address),
+    ):
+        pass
+    found = ", ".join(sorted([version, __version__]))
+    assert f"have relens {found}, this is {__version__}: results could differ" in str(refused.value)
+
+
+def test_a_worker_that_came_later_refuses_parts_of_another_version(packed) -> None:
+    part = Part(sweep_groups, [np.array([0])], [0], None, version="0.0.1")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"the search began with 0\.0\.1: results could differ"):
+        _search_part(Source(packed.digest, packed=packed), part)
+
+
+@pytest.mark.parametrize("line", ["{}", "not JSON", '{"search": "a", "group": 0, "weights": ["x"], "trace": []}'])
+def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
+    (tmp_path / "journal").write_text(line + "\n")
+    with pytest.raises(RanksError, match=r"journal, line 1: expected what a search found .* Remove the file"):
+        Journal(tmp_path / "journal")
+
+
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1", "ray://127.0.0.1:10001", ":6379"])
+def test_an_address_that_is_none_is_told_from_a_cluster_that_is_not_there(address) -> None:
+    pytest.importorskip("ray", reason="needs relens[ray]")
+    with pytest.raises(InputError, match="expected host:port of a Ray head node"), connect("ray", address):
+        pass
+
+
+def test_an_error_of_ours_comes_back_from_ray_without_its_traceback() -> None:
+    exceptions = pytest.importorskip("ray.exceptions", reason="needs relens[ray]")
+    error = exceptions.RayTaskError("search", "a long traceback", RanksError("no ranks here")).as_instanceof_cause()
+
+    def get() -> None:
+        raise error
+
+    with pytest.raises(RanksError) as raised:
+        _result(get)
+    assert str(raised.value) == "no ranks here"

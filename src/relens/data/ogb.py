@@ -157,8 +157,10 @@ class _Columns:
         if not len(head) == len(relation) == len(tail):
             sizes = f"{len(head)} heads, {len(relation)} relations and {len(tail)} tails"
             raise DatasetError(f"{self.place} has {sizes}, expected as many of each. {_UNPACK}")
-        if len(relation) and (relation.min() < 0 or relation.max() >= np.iinfo(np.int32).max):
-            raise DatasetError(f"{self.place} has relation {relation.min()}, expected 0 or more. {_UNPACK}")
+        limit = np.iinfo(np.int32).max
+        if (wrong := np.flatnonzero((relation < 0) | (relation >= limit))).size:
+            found = f"relation {relation[wrong[0]]} in triple {wrong[0]}"
+            raise DatasetError(f"{self.place} has {found}, expected 0 to {limit - 1}. {_UNPACK}")
         columns = self.globally(head, "head", slice(None)), relation, self.globally(tail, "tail", slice(None))
         return np.stack(columns, axis=1).astype(np.int32)
 

@@ -16,7 +16,7 @@ R = TypeVar("R")
 Backend = Literal["dask", "ray"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 RETRIES = 5
-"""How often a task is given to another worker when the one that had it is lost."""
+"""How often Ray gives a task to another worker when the one that had it is lost; Dask has a setting of its own."""
 SECONDS_TO_CONNECT = 20
 
 
@@ -27,6 +27,10 @@ class Cluster(Protocol):
 
     def share(self, value: T) -> Any:
         """Return a reference to a value that is sent to each worker once; ``run`` resolves it."""
+        ...
+
+    def everywhere(self, function: Callable[..., R], *arguments: Any) -> list[R | Exception]:
+        """Return what ``function`` returns or raises on each of today's workers (Dask) or nodes (Ray)."""
         ...
 
     def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
@@ -44,8 +48,7 @@ def connect(backend: Backend, address: str) -> Iterator[Cluster]:
     """
     openers = {"dask": _dask, "ray": _ray}
     with openers[backend](address) as cluster:
-        tasks = list(range(4 * cluster.n_workers))
-        found = {version for _, version in cluster.run(_version, None, tasks)}
+        found = {str(answer) for answer in cluster.everywhere(_asking_for_the_version())}
         if found != {__version__}:
             raise InputError(
                 f"workers of the {backend} cluster at {address} have relens {', '.join(sorted(found))}, this is "
@@ -54,10 +57,17 @@ def connect(backend: Backend, address: str) -> Iterator[Cluster]:
         yield cluster
 
 
-def _version(shared: None, task: int) -> str:
-    from relens import __version__
+def _asking_for_the_version() -> Callable[[], str]:
+    """Return a function that is sent as a whole, not by its name: a worker's relens may be too old to have it."""
 
-    return __version__
+    def version() -> str:
+        try:
+            import relens
+        except ImportError:
+            return "(none)"
+        return relens.__version__
+
+    return version
 
 
 @contextmanager
@@ -83,12 +93,13 @@ class _DaskCluster:
     def share(self, value: T) -> Any:
         return self.client.scatter(value, broadcast=True, hash=False)
 
+    def everywhere(self, function: Callable[..., R], *arguments: Any) -> list[R | Exception]:
+        return list(self.client.run(function, *arguments, on_error="return").values())
+
     def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
         from distributed import as_completed
 
-        futures = {
-            self.client.submit(function, shared, task, retries=RETRIES, pure=False): at for at, task in enumerate(tasks)
-        }
+        futures = {self.client.submit(function, shared, task, pure=False): at for at, task in enumerate(tasks)}
         for future in as_completed(list(futures), loop=self.client.loop):
             yield futures[future], _result(future.result)
             future.release()
@@ -112,8 +123,10 @@ def _ray(address: str) -> Iterator[Cluster]:
 
 
 def _knock(address: str) -> None:
-    """Raise OSError or ValueError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
+    """Raise OSError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
     host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise InputError(f"--address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
     socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
 
 
@@ -125,6 +138,18 @@ class _RayCluster:
     def share(self, value: T) -> Any:
         return self.ray.put(value)
 
+    def everywhere(self, function: Callable[..., R], *arguments: Any) -> list[R | Exception]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = [node["NodeID"] for node in self.ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+        asked = [
+            self.ray.remote(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))(
+                function
+            ).remote(*arguments)
+            for node in nodes
+        ]
+        return [_answer(partial(self.ray.get, answer)) for answer in asked]
+
     def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
         remote = self.ray.remote(num_cpus=1, max_retries=RETRIES)(function)
         waiting = {remote.remote(shared, task): at for at, task in enumerate(tasks)}
@@ -133,14 +158,19 @@ class _RayCluster:
             yield waiting.pop(done), _result(partial(self.ray.get, done))
 
 
+def _answer(get: Callable[[], R]) -> R | Exception:
+    try:
+        return get()
+    except Exception as error:
+        return error
+
+
 def _result(get: Callable[[], R]) -> R:
     """Return a result; an error of ours comes as it is, one of the engine's says what happened."""
     try:
         return get()
-    except RelensError:
-        raise
     except Exception as error:
-        cause = getattr(error, "cause", None)
+        cause = getattr(error, "cause", error)  # Ray's errors are of our class as well, with a traceback for a text
         if isinstance(cause, RelensError):
             raise cause from None
         raise RelensError(
@@ -151,6 +181,6 @@ def _result(get: Callable[[], R]) -> R:
 
 def _unreachable(backend: str, address: str, error: Exception, hint: str) -> InputError:
     return InputError(
-        f"no {backend} cluster can be reached at {address!r} ({type(error).__name__}). Is it running, and is this its "
-        f"address? {hint}."
+        f"no {backend} cluster can be reached at {address!r} ({type(error).__name__}: {error}). Is it running, and is "
+        f"this its address? {hint}."
     )

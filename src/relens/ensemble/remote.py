@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from relens import __version__
 from relens.ensemble.cluster import Cluster
 from relens.ensemble.found import Found, Members
 from relens.ensemble.parallel import BATCHES_PER_JOB, batches
-from relens.errors import RanksError
+from relens.errors import InputError, RanksError
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
 from relens.ranks.store import load
@@ -36,12 +37,13 @@ class SearchPart(Protocol):
 
 
 class Part(NamedTuple):
-    """What a worker is asked: which groups to search, by which function, with which settings."""
+    """What a worker is asked: which groups to search, by which function, with which settings; and by which relens."""
 
     function: SearchPart
     members: list[Members]
     numbers: list[int]
     settings: Any
+    version: str = __version__
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,23 @@ class Journal:
         self.path = path
         self._found: dict[tuple[str, int], Found] = {}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for line in text.splitlines(keepends=True):
+        for number, line in enumerate(text.splitlines(keepends=True), 1):
             if line.endswith("\n"):
-                entry = json.loads(line)
-                weights = np.array(entry["weights"], dtype=np.int64)
-                trace = np.array(entry["trace"], dtype=np.float64).reshape(-1, 3)
-                self._found[entry["search"], entry["group"]] = Found(weights, entry["value"], trace)
+                self._read(line, number)
         if text and not text.endswith("\n"):
             os.truncate(path, len(text[: text.rfind("\n") + 1].encode()))
+
+    def _read(self, line: str, number: int) -> None:
+        try:
+            entry = json.loads(line)
+            weights = np.array(entry["weights"], dtype=np.int64)
+            trace = np.array(entry["trace"], dtype=np.float64).reshape(-1, 3)
+            self._found[entry["search"], entry["group"]] = Found(weights, entry["value"], trace)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RanksError(
+                f"{self.path}, line {number}: expected what a search found for a group "
+                f"({type(error).__name__}: {error}). Remove the file to search from the beginning."
+            ) from error
 
     def get(self, search: str, group: int) -> Found | None:
         """Return what was found for a group of a search."""
@@ -157,8 +168,7 @@ class Remote:
         digest = packed.digest
         if digest not in self._sources:
             on_storage = None if packed.source is None else Source(digest, path=packed.source.resolve())
-            probes = range(4 * self.cluster.n_workers)
-            if on_storage and all(ok for _, ok in self.cluster.run(_readable, on_storage, probes)):
+            if on_storage and all(ok is True for ok in self.cluster.everywhere(_readable, on_storage)):
                 self._sources[digest] = on_storage
             else:
                 self._sources[digest] = self.cluster.share(Source(digest, packed=replace(packed, source=None)))
@@ -166,14 +176,19 @@ class Remote:
 
 
 def _search_part(source: Source, part: Part) -> list[Found]:
-    """Search the groups of a part, on a worker."""
+    """Search the groups of a part, on a worker; one that came later than the check of versions may have another."""
+    if part.version != __version__:
+        raise InputError(
+            f"a worker has relens {__version__}, the search began with {part.version}: results could differ. Install "
+            f"the same version everywhere."
+        )
     counts = [len(queries) for queries in part.members]
     packed = source.open().select_queries(np.concatenate(part.members))
     members = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
     return part.function(packed, members, part.numbers, part.settings)
 
 
-def _readable(source: Source, probe: int) -> bool:
+def _readable(source: Source) -> bool:
     try:
         source.open()
     except RanksError:
@@ -189,8 +204,8 @@ def _shifted(found: Found, seconds: float) -> Found:
 
 
 def _key(packed: PackedRanks, members: Sequence[Members], settings: Any) -> str:
-    """Return the identity of a search: the ranks, the queries of each group, and how they are searched."""
-    parts = sha256(f"{packed.digest} {settings!r}".encode())
+    """Return the identity of a search: the ranks, queries of each group, how they are searched, and by which relens."""
+    parts = sha256(f"{__version__} {packed.digest} {settings!r}".encode())
     for queries in members:
         parts.update(len(queries).to_bytes(8, "little"))
         parts.update(np.ascontiguousarray(queries, dtype="<i8").data)
