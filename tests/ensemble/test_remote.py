@@ -167,6 +167,20 @@ def test_a_worker_that_came_later_refuses_parts_of_another_version(packed) -> No
         _search_part(Source(packed.digest, packed=packed), part)
 
 
+def test_another_version_does_not_go_on_from_a_journal(packed, tmp_path, monkeypatch) -> None:
+    def parts_asked_for() -> int:
+        cluster = Here()
+        remote = Remote(cluster, Journal(tmp_path / "journal"))
+        sweep_groups(Views(packed), np.arange(packed.n_queries), groups(packed), "rank", remote=remote)
+        return cluster.done
+
+    assert parts_asked_for() > 0
+    assert parts_asked_for() == 0
+    monkeypatch.setattr("relens.ensemble.remote.__version__", "9.9.9")
+    monkeypatch.setattr(Part.__new__, "__defaults__", ("9.9.9",))
+    assert parts_asked_for() > 0
+
+
 @pytest.mark.parametrize("line", ["{}", "not JSON", '{"search": "a", "group": 0, "weights": ["x"], "trace": []}'])
 def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
     (tmp_path / "journal").write_text(line + "\n")

@@ -49,6 +49,8 @@ def connect(backend: Backend, address: str) -> Iterator[Cluster]:
     openers = {"dask": _dask, "ray": _ray}
     with openers[backend](address) as cluster:
         found = {str(answer) for answer in cluster.everywhere(_asking_for_the_version())}
+        if not found:
+            raise InputError(f"the {backend} cluster at {address} has no workers with a core: start some")
         if found != {__version__}:
             raise InputError(
                 f"workers of the {backend} cluster at {address} have relens {', '.join(sorted(found))}, this is "
@@ -126,7 +128,7 @@ def _knock(address: str) -> None:
     """Raise OSError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
-        raise InputError(f"--address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
+        raise InputError(f"the address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
     socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
 
 
