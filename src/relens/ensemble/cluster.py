@@ -113,8 +113,12 @@ def _ray(address: str) -> Iterator[Cluster]:
         import ray
     except ImportError as error:
         raise MissingExtraError("a Ray cluster", "ray") from error
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise InputError(f"the address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
     try:
-        _knock(address)
+        # Where nobody listens, Ray itself would go on trying for minutes.
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
         ray.init(address=address, logging_level=ERROR, log_to_driver=False, configure_logging=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise _unreachable("ray", address, error, "`ray start --head` prints its address") from error
@@ -122,14 +126,6 @@ def _ray(address: str) -> Iterator[Cluster]:
         yield _RayCluster(ray)
     finally:
         ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Raise OSError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
-        raise InputError(f"the address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
-    socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
 
 
 class _RayCluster:
