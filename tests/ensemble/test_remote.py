@@ -192,7 +192,7 @@ def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
 def test_an_address_that_is_none_is_told_from_a_cluster_that_is_not_there(address) -> None:
     pytest.importorskip("ray", reason="needs relens[ray]")
     with (
-        pytest.raises(InputError, match="^the address is .*expected host:port of a Ray head node"),
+        pytest.raises(InputError, match=r"^the address is .*: expected host:port of a Ray head node"),
         connect("ray", address),
     ):
         pass
