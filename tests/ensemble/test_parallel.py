@@ -28,6 +28,11 @@ def test_results_come_in_the_order_of_the_tasks(jobs, workers):
     assert len(done) == 25
 
 
+@pytest.mark.parametrize(("jobs", "expected"), [(1, [1, 4, 9]), (2, [4, 9, 16])])
+def test_tasks_are_changed_for_other_workers_only(jobs, expected):
+    assert run_batches(square, [1, 2, 3], jobs=jobs, send=lambda task: task + 1) == expected
+
+
 @pytest.mark.parametrize("jobs", [1, 4])
 @pytest.mark.parametrize("costs", [None, []])
 def test_no_tasks(jobs, costs):

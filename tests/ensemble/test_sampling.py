@@ -166,6 +166,18 @@ def test_groups_are_sampled_alike_by_one_or_two_processes(sampler):
     ] * 2
 
 
+@pytest.mark.parametrize("name", ["rank", "score"])
+def test_ranks_are_copied_for_other_processes_only_and_gaps_where_they_are_looked_at(monkeypatch, name):
+    case = random_case(4, n_queries=30, n_candidates=12)
+    packed, members = case.packed, groups_of(case)
+    task = sampling._Task(packed, np.arange(10, 20), name, "random", 3, 0, 0, 0.0)
+    sent = sampling._with_its_queries(task)
+    assert (sent.packed.n_queries, sent.packed.gaps is None) == (10, name == "rank")
+    assert_same_search([sampling._sample_group(task)], [sampling._sample_group(sent)])
+    monkeypatch.setattr(type(packed), "select_queries", None)
+    assert len(sample_groups(packed, members, name, sampler="random", trials=3, seed=0)) == len(members)
+
+
 def test_groups_seeds_and_samplers_have_randomness_of_their_own(monkeypatch):
     draws = []
 

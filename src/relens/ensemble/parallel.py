@@ -20,12 +20,14 @@ def run_batches(
     jobs: int,
     costs: Sequence[float] | None = None,
     workers: Literal["threads", "processes"] = "threads",
+    send: Callable[[T], T] | None = None,
     progress: Progress = SILENT,
     description: str = "working",
 ) -> list[R]:
     """Return ``[function(task) for task in tasks]``, computed by ``jobs`` workers, the costliest tasks first.
 
-    Threads suit functions that spend their time in compiled kernels, processes those that spend it in Python.
+    Threads suit functions that spend their time in compiled kernels, processes those that spend it in Python. ``send``
+    makes of a task one that holds no more than another process needs; it is called when the task's turn comes.
     """
     costs = [1.0] * len(tasks) if costs is None else list(costs)
     results: list[R | None] = [None] * len(tasks)
@@ -37,7 +39,8 @@ def run_batches(
         else:
             pool = Parallel(n_jobs=jobs, prefer=workers, batch_size=1, return_as="generator_unordered")
             parts = list(batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
-            for batch, found in pool(delayed(_run)(function, part, [tasks[at] for at in part]) for part in parts):
+            sent = ((part, [tasks[at] if send is None else send(tasks[at]) for at in part]) for part in parts)
+            for batch, found in pool(delayed(_run)(function, part, own) for part, own in sent):
                 for at, result in zip(batch, found, strict=True):
                     results[at] = result
                     advance(costs[at])

@@ -1,8 +1,9 @@
 """Searching by sampling: the paper's TPE, and random search. Both see the objective as a black box."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,19 @@ WORTHLESS = 0.0
 """Value of weights that are all zero, which rank nothing: less than any reciprocal sum."""
 
 
+class _Task(NamedTuple):
+    """A group to search: the positions of its queries, how, its number, and when the search of all groups began."""
+
+    packed: PackedRanks
+    queries: Members
+    name: Input
+    sampler: Sampler
+    trials: int
+    seed: int
+    group: int
+    begun: float
+
+
 def sample_groups(
     packed: PackedRanks,
     members: Sequence[Members],
@@ -44,10 +58,10 @@ def sample_groups(
     if remote is not None:
         settings = (name, sampler, trials, seed)
         return remote.search(_sample_part, packed, members, settings, progress=progress, description=description)
-    tasks = [(packed.select_queries(index), name, sampler, trials, seed, g, begun) for g, index in enumerate(members)]
+    tasks = [_Task(packed, queries, name, sampler, trials, seed, g, begun) for g, queries in enumerate(members)]
     costs = [float(trials)] * len(tasks)
     return run_batches(
-        _sample_group, tasks, jobs=jobs, costs=costs, workers="processes",
+        _sample_group, tasks, jobs=jobs, costs=costs, workers="processes", send=_with_its_queries,
         progress=progress, description=description,
     )  # fmt: skip
 
@@ -58,19 +72,27 @@ def _sample_part(
     """Sample the weights of some groups, on a worker."""
     begun = monotonic()
     return [
-        _sample_group((packed.select_queries(queries), *settings, group, begun))
+        _sample_group(_Task(packed, queries, *settings, group, begun))
         for queries, group in zip(members, numbers, strict=True)
     ]
 
 
-def _sample_group(task: tuple[PackedRanks, Input, Sampler, int, int, int, float]) -> Found:
-    packed, name, sampler, trials, seed, group, begun = task
-    index = np.arange(packed.n_queries)
+def _with_its_queries(task: _Task) -> _Task:
+    """Return a task with a copy of the ranks it looks at, and of no others."""
+    ranks = task.packed if task.name == "score" else replace(task.packed, gaps=None, gap_scales=None)
+    return task._replace(packed=ranks.select_queries(task.queries), queries=np.arange(len(task.queries)))
+
+
+def _sample_group(task: _Task) -> Found:
+    packed, sampler = task.packed, task.sampler
 
     def value(point: Point) -> float:
-        return float(reciprocal_sums(packed, index, name, [to_grid(point)])[0]) if point.any() else WORTHLESS
+        if not point.any():
+            return WORTHLESS
+        return float(reciprocal_sums(packed, task.queries, task.name, [to_grid(point)])[0])
 
-    best, found = _maximise(value, packed.n_models, sampler, trials, generator(seed, sampler, group), begun)
+    rng = generator(task.seed, sampler, task.group)
+    best, found = _maximise(value, packed.n_models, sampler, task.trials, rng, task.begun)
     return Found(to_grid(best), found[-1, 2], found)
 
 
