@@ -23,7 +23,8 @@ def main(files: tuple[Path, ...]) -> None:
     if searches:
         parts += [search_table(searches), methods_table(searches)]
     parts += [TABLES[report["benchmark"]](report) for report in reports if report["benchmark"] in TABLES]
-    parts.append(targets_table(reports))
+    if any(report["targets"] for report in reports):
+        parts.append(targets_table(reports))
     click.echo("\n\n".join(parts))
 
 
@@ -147,6 +148,19 @@ def models_table(report: Report) -> str:
     return _table(header, [[title, *map(cell, report["sizes"])] for title, cell in rows])
 
 
+def ogb_table(report: Report) -> str:
+    """Return one column per form of the files."""
+    rows: list[tuple[str, Callable[[Report], str]]] = [
+        ("files, MB", lambda r: f"{r['bytes'] / 1e6:,.0f}"),
+        ("reading the bytes alone", lambda r: _duration(r["bytes_alone"]["median_seconds"])),
+        ("first read: checked and copied", lambda r: _duration(r["first"]["median_seconds"])),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+        ("every further read", lambda r: _duration(r["again"]["median_seconds"])),
+    ]
+    forms = report["forms"]
+    return _table(["", *forms], [[title, *map(cell, forms.values())] for title, cell in rows])
+
+
 def targets_table(reports: Sequence[Report]) -> str:
     """Return every target, what was measured, and whether that reaches it."""
     rows = [
@@ -163,7 +177,12 @@ def targets_table(reports: Sequence[Report]) -> str:
     return _table(["", "target", "bound", "measured", "reached"], rows)
 
 
-TABLES: dict[str, Callable[[Report], str]] = {"pack": pack_table, "scale": scale_table, "models": models_table}
+TABLES: dict[str, Callable[[Report], str]] = {
+    "pack": pack_table,
+    "scale": scale_table,
+    "models": models_table,
+    "ogb": ogb_table,
+}
 """The tables of reports that are shown one by one."""
 
 

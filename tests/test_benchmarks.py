@@ -155,6 +155,20 @@ def test_a_models_report_grows_with_the_models(folder: Path, models: dict[str, A
     assert f"{many['few']['mrr']:.4f} (at most 3)" in run("tables.py", folder / "models.json")
 
 
+def test_files_of_ogbs_form_are_read_in_both_protocols(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    report = tmp_path / "ogb.json"
+    run("bench_ogb.py", "--part", "1e-4", "--repeats", "1", "--cache", tmp_path, "--output", report)
+    found = json.loads(report.read_text(encoding="utf-8"))
+    triples, negatives = found["settings"]["triples"], 1000
+    assert triples == 42
+    for form in found["forms"].values():
+        assert 0 < form["bytes"] - 2 * triples * negatives * 8 < form["bytes"] / 2
+        assert form["peak_gb"] * 1e9 > form["bytes"]
+    assert list(tmp_path.iterdir()) == [report]
+    assert "torch.save's default | protocol 4 |" in run("tables.py", report)
+
+
 def test_tables_show_the_figures(folder: Path, search_file: Path, pack: dict[str, Any]) -> None:
     pack_file = folder / "pack.json"
     pack_file.write_text(json.dumps(pack), encoding="utf-8")

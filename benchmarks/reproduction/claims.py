@@ -24,8 +24,6 @@ RELATIONS = {
 }
 """The relations of WN18RR that the paper shows, with the family of models that it finds best or worst there."""
 VERDICTS = {True: "holds: ", False: "**no**: ", None: ""}
-SILENT = "–"
-"""The figures where a claim is not about a data set."""
 
 
 def claims(found: Sequence[Evidence]) -> str:
@@ -33,9 +31,7 @@ def claims(found: Sequence[Evidence]) -> str:
     header = ["the paper says", *(of.title for of in found)]
     rows = [header, ["---"] * len(header)]
     for text, judge in CLAIMS.items():
-        findings = [judge(of) for of in found]
-        if any(figures != SILENT for _, figures in findings):
-            rows.append([text, *(VERDICTS[holds] + figures for holds, figures in findings)])
+        rows.append([text, *(VERDICTS[holds] + figures for holds, figures in map(judge, found))])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -120,7 +116,7 @@ def family_on(relation: str) -> Callable[[Evidence], Finding]:
 
     def judge(of: Evidence) -> Finding:
         if of.dataset != "wn18rr":
-            return Finding(None, SILENT)
+            return Finding(None, "–")
         values = {
             title: max(of.ranks.by_relation(name)[relation] for name in names) for title, names in FAMILIES.items()
         }
