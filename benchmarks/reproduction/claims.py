@@ -94,8 +94,9 @@ def stacking_is_worst(of: Evidence) -> Finding:
     """Compare all methods of the paper on test, lossless."""
     names = ("mean", "stacking", "mrr-mean", SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED)
     values = {name: of.test(name)["mrr"] for name in names}
+    stacking = values.pop("stacking")
     worst = min(values, key=lambda name: values[name])
-    return Finding(worst == "stacking", f"stacking {_figure(values['stacking'])}, `{worst}` {_figure(values[worst])}")
+    return Finding(stacking < values[worst], f"{_figure(stacking)} against `{worst}`'s {_figure(values[worst])}")
 
 
 def spread(of: Evidence) -> float:
