@@ -10,12 +10,10 @@ from relens.ensemble import sampling
 from relens.ensemble.grid import WEIGHT_LIMIT, to_grid
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.pairs import Views
-from relens.ensemble.remote import Source
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
 from relens.ensemble.search import sweep
 from relens.errors import MissingExtraError
 from relens.ranks.simulate import Simulation
-from relens.ranks.store import load, save
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, Recorder, groups_of, random_case
 
@@ -169,25 +167,15 @@ def test_groups_are_sampled_alike_by_one_or_two_processes(sampler):
 
 
 @pytest.mark.parametrize("name", ["rank", "score"])
-def test_other_processes_get_the_folder_of_the_ranks_or_a_copy_of_what_they_look_at(tmp_path, name):
-    packed = random_case(4, n_queries=30, n_candidates=12).packed
-    task = sampling._Task(Source(packed.digest, packed=packed), np.arange(10, 20), name, "random", 3, 0, 0, 0.0)
-    sent = sampling._for_another_process(task)
-    copied = sent.source.open()
-    assert (copied.n_queries, copied.gaps is None) == (10, name == "rank")
-    save(packed, tmp_path / "ranks")
-    stored = task._replace(source=Source(packed.digest, packed=load(tmp_path / "ranks")))
-    by_path = sampling._for_another_process(stored)
-    assert (by_path.source.packed, by_path.source.path) == (None, tmp_path / "ranks")
-    found = [sampling._sample_group(each) for each in (task, sent, by_path)]
-    assert_same_search(found[:1] * 2, found[1:])
-
-
-def test_one_process_copies_no_ranks(monkeypatch):
+def test_ranks_are_copied_for_other_processes_only_and_gaps_where_they_are_looked_at(monkeypatch, name):
     case = random_case(4, n_queries=30, n_candidates=12)
-    monkeypatch.setattr(type(case.packed), "select_queries", None)
-    groups = groups_of(case)
-    assert len(sample_groups(case.packed, groups, "rank", sampler="random", trials=3, seed=0)) == len(groups)
+    packed, members = case.packed, groups_of(case)
+    task = sampling._Task(packed, np.arange(10, 20), name, "random", 3, 0, 0, 0.0)
+    sent = sampling._with_its_queries(task)
+    assert (sent.packed.n_queries, sent.packed.gaps is None) == (10, name == "rank")
+    assert_same_search([sampling._sample_group(task)], [sampling._sample_group(sent)])
+    monkeypatch.setattr(type(packed), "select_queries", None)
+    assert len(sample_groups(packed, members, name, sampler="random", trials=3, seed=0)) == len(members)
 
 
 def test_groups_seeds_and_samplers_have_randomness_of_their_own(monkeypatch):

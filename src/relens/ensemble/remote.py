@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -60,16 +59,10 @@ class Source:
         if self.packed is not None:
             return self.packed
         assert self.path is not None
-        return _opened(self.path, self.digest)
-
-
-@lru_cache(maxsize=1)
-def _opened(path: Path, digest: str) -> PackedRanks:
-    """Return the ranks of a folder; kept, as a worker asks for the same ones part after part."""
-    found = load(path)
-    if found.digest != digest:
-        raise RanksError(f"{path} holds other ranks on a worker than here: is it the same storage?")
-    return found
+        found = load(self.path)
+        if found.digest != self.digest:
+            raise RanksError(f"{self.path} holds other ranks on a worker than here: is it the same storage?")
+        return found
 
 
 class Journal:

@@ -13,7 +13,7 @@ from relens.ensemble.grid import to_grid, uniform
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.remote import Remote, Source
+from relens.ensemble.remote import Remote
 from relens.errors import MissingExtraError
 from relens.progress import SILENT, Progress
 from relens.ranks.packed import PackedRanks
@@ -30,7 +30,7 @@ WORTHLESS = 0.0
 class _Task(NamedTuple):
     """A group to search: the positions of its queries, how, its number, and when the search of all groups began."""
 
-    source: Source
+    packed: PackedRanks
     queries: Members
     name: Input
     sampler: Sampler
@@ -58,11 +58,10 @@ def sample_groups(
     if remote is not None:
         settings = (name, sampler, trials, seed)
         return remote.search(_sample_part, packed, members, settings, progress=progress, description=description)
-    source = Source(packed.digest, packed=packed)
-    tasks = [_Task(source, queries, name, sampler, trials, seed, g, begun) for g, queries in enumerate(members)]
+    tasks = [_Task(packed, queries, name, sampler, trials, seed, g, begun) for g, queries in enumerate(members)]
     costs = [float(trials)] * len(tasks)
     return run_batches(
-        _sample_group, tasks, jobs=jobs, costs=costs, workers="processes", send=_for_another_process,
+        _sample_group, tasks, jobs=jobs, costs=costs, workers="processes", send=_with_its_queries,
         progress=progress, description=description,
     )  # fmt: skip
 
@@ -71,25 +70,21 @@ def _sample_part(
     packed: PackedRanks, members: Sequence[Members], numbers: Sequence[int], settings: tuple[Input, Sampler, int, int]
 ) -> list[Found]:
     """Sample the weights of some groups, on a worker."""
-    begun, source = monotonic(), Source(packed.digest, packed=packed)
+    begun = monotonic()
     return [
-        _sample_group(_Task(source, queries, *settings, group, begun))
+        _sample_group(_Task(packed, queries, *settings, group, begun))
         for queries, group in zip(members, numbers, strict=True)
     ]
 
 
-def _for_another_process(task: _Task) -> _Task:
-    """Return a task that is quick to send: with the folder of its ranks, or a copy of those it looks at."""
-    packed = task.source.open()
-    if packed.source is not None:
-        return task._replace(source=replace(task.source, path=packed.source, packed=None))
-    ranks = packed if task.name == "score" else replace(packed, gaps=None, gap_scales=None)
-    part = replace(task.source, packed=ranks.select_queries(task.queries))
-    return task._replace(source=part, queries=np.arange(len(task.queries)))
+def _with_its_queries(task: _Task) -> _Task:
+    """Return a task with a copy of the ranks it looks at, and of no others."""
+    ranks = task.packed if task.name == "score" else replace(task.packed, gaps=None, gap_scales=None)
+    return task._replace(packed=ranks.select_queries(task.queries), queries=np.arange(len(task.queries)))
 
 
 def _sample_group(task: _Task) -> Found:
-    packed, sampler = task.source.open(), task.sampler
+    packed, sampler = task.packed, task.sampler
 
     def value(point: Point) -> float:
         if not point.any():
