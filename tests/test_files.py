@@ -452,6 +452,57 @@ with whole_folder(path) as aside:
 """
 
 
+def test_what_a_killed_process_had_filled_goes_with_the_next_attempt_and_what_a_living_one_fills_stays(tmp_path):
+    code = "import time; from pathlib import Path; from relens.files import whole_folder\n"
+    code += f"with whole_folder(Path({str(tmp_path / 'run')!r})) as aside: print(aside, flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", code]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as second,
+    ):
+        killed, alive = (Path(process.stdout.readline().strip()) for process in (first, second))
+        first.kill()
+        first.wait()
+        (tmp_path / ".other.x.part").mkdir()
+        with whole_folder(tmp_path / "run") as aside:
+            found = set(tmp_path.iterdir())
+        second.kill()
+    assert found == {alive, aside, tmp_path / ".other.x.part"}
+    assert not killed.exists()
+    assert (tmp_path / "run").is_dir()
+
+
+@pytest.mark.parametrize("missing", ["module", "locks"])
+def test_without_locks_folders_are_filled_and_nothing_is_taken_for_left_over(tmp_path, monkeypatch, missing):
+    if missing == "module":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    else:
+        monkeypatch.setattr("fcntl.flock", lambda *_: raise_(OSError(errno.ENOTSUP, "not supported")))
+    (tmp_path / ".run.x.part").mkdir()
+    with whole_folder(tmp_path / "run") as aside:
+        (aside / "file").touch()
+    assert {path.name for path in tmp_path.iterdir()} == {"run", ".run.x.part"}
+    assert (tmp_path / "run" / "file").exists()
+
+
+def test_a_folder_that_was_taken_for_left_over_before_it_was_held_is_made_again(tmp_path, monkeypatch):
+    taken = []
+
+    def hold(folder, *, wait):
+        if not taken:
+            taken.append(folder)
+            folder.rmdir()
+
+    monkeypatch.setattr(files, "_hold", hold)
+    with whole_folder(tmp_path / "run") as aside:
+        assert aside not in taken
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
+def raise_(error):
+    raise error
+
+
 def test_a_folder_that_stepped_aside_for_one_that_never_came_returns(tmp_path):
     """A process is killed where the old folder has left its place and the new one has not taken it."""
     path = tmp_path / "my.ranks"

@@ -1,6 +1,7 @@
 """Files appear whole or not at all, and arrays never come from pickles."""
 
 import errno
+import glob
 import json
 import os
 import shutil
@@ -54,10 +55,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was."""
+    """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was.
+
+    What killed processes had been filling for the same ``path`` is removed.
+    """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent))
+        aside, held = _new_aside(path)
     try:
         with disk_errors(path):
             yield aside
@@ -81,6 +85,41 @@ def whole_folder(path: Path) -> Iterator[Path]:
                 os.replace(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        _let_go(held)
+
+
+def _new_aside(path: Path) -> tuple[Path, int | None]:
+    """Make the folder to fill for ``path``, held as long as this process fills it; remove those that nobody holds."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
+        if left.is_dir() and (held := _hold(left, wait=False)) is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            _let_go(held)
+    while True:
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent))
+        held = _hold(aside, wait=True)
+        if aside.exists():  # nobody has taken it for left over before it was held
+            return aside, held
+
+
+def _hold(folder: Path, *, wait: bool) -> int | None:
+    """Lock a folder and return what holds it; None where another process does, or where there are no such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    held = None
+    try:
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        _let_go(held)
+        return None
+    return held
+
+
+def _let_go(held: int | None) -> None:
+    if held is not None:
+        os.close(held)
 
 
 def is_left_over(path: Path) -> bool:
