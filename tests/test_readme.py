@@ -148,6 +148,28 @@ def test_the_tables_of_benchmarks_are_those_of_the_committed_results() -> None:
     assert [part for part in parts if not any(part in page for page in pages)] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "scale-wikikg2",
+            "packing grows like n^{pack:.2f}, the search like n^{search:.2f}, the evaluation like n^{evaluation:.2f}, "
+            "memory like n^{peak memory:.2f}, the packed ranks like n^{store bytes:.2f}.",
+        ),
+        (
+            "models-fb15k-237",
+            "packing grows like N^{packing:.2f}, the search like N^{search:.2f}, the packed ranks like "
+            "N^{store bytes:.2f}, memory like N^{peak memory:.2f}: each model adds its ranks, and few candidates that "
+            "no other contests (N^{contested candidates:.2f}).",
+        ),
+    ],
+)
+def test_costs_grow_as_the_page_about_scale_says(name: str, text: str) -> None:
+    growth = json.loads((ROOT / f"docs/results/{name}.json").read_text())["growth"]
+    page = " ".join((ROOT / "docs/scale.md").read_text(encoding="utf-8").split())
+    assert text.format_map(growth) in page
+
+
 @pytest.mark.parametrize("name", ["training-h200", "training-cpu"])
 @pytest.mark.parametrize(("part", "unit"), [("training", "examples/s"), ("ranking", "queries/s")])
 def test_the_rates_of_training_are_those_of_the_committed_results(name: str, part: str, unit: str) -> None:
