@@ -2,9 +2,9 @@
 
     python benchmarks/bench_ogb.py --output docs/results/ogb-reading.json
 
-OGB's own files are not needed: ogbl-wikikg2 is drawn at random, by default a quarter of its triples with all of its
-entities, in both protocols that ``torch.save`` has written pickles with. Every read is timed in a process of its own,
-beside one that does nothing but read the bytes.
+OGB's own files are not needed: ogbl-wikikg2 is drawn at random, with all of its entities, by default a quarter of its
+train and valid triples, and a test split of valid's size, in both protocols that ``torch.save`` has written pickles
+with. Every read is timed in a process of its own, beside one that does nothing but read the bytes.
 """
 
 import gzip

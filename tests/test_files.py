@@ -463,11 +463,13 @@ def test_what_a_killed_process_had_filled_goes_with_the_next_attempt_and_what_a_
         killed, alive = (Path(process.stdout.readline().strip()) for process in (first, second))
         first.kill()
         first.wait()
-        (tmp_path / ".other.x.part").mkdir()
+        others = {tmp_path / ".other.x.part", tmp_path / ".run.another-machine-x.part"}
+        for other in others:
+            other.mkdir()
         with whole_folder(tmp_path / "run") as aside:
             found = set(tmp_path.iterdir())
         second.kill()
-    assert found == {alive, aside, tmp_path / ".other.x.part"}
+    assert found == {alive, aside, *others}
     assert not killed.exists()
     assert (tmp_path / "run").is_dir()
 
@@ -478,10 +480,11 @@ def test_without_locks_folders_are_filled_and_nothing_is_taken_for_left_over(tmp
         monkeypatch.setitem(sys.modules, "fcntl", None)
     else:
         monkeypatch.setattr("fcntl.flock", lambda *_: raise_(OSError(errno.ENOTSUP, "not supported")))
-    (tmp_path / ".run.x.part").mkdir()
+    unfinished = whole_folder(tmp_path / "run")
+    left = unfinished.__enter__()
     with whole_folder(tmp_path / "run") as aside:
         (aside / "file").touch()
-    assert {path.name for path in tmp_path.iterdir()} == {"run", ".run.x.part"}
+    assert set(tmp_path.iterdir()) == {tmp_path / "run", left}
     assert (tmp_path / "run" / "file").exists()
 
 

@@ -4,6 +4,8 @@ import errno
 import glob
 import json
 import os
+import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -89,20 +91,25 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _new_aside(path: Path) -> tuple[Path, int | None]:
-    """Make the folder to fill for ``path``, held as long as this process fills it; remove those that nobody holds."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
+    """Make the folder to fill for ``path``, held as long as this process fills it; remove those that nobody holds.
+
+    Names tell the machine: on storage that several share, locks may be known to one of them alone.
+    """
+    prefix = f".{path.name}.{re.sub('[^a-zA-Z0-9]', '-', platform.node())}-"
+    for left in path.parent.glob(f"{glob.escape(prefix)}*{_PART}"):
         if left.is_dir() and (held := _hold(left, wait=False)) is not None:
             shutil.rmtree(left, ignore_errors=True)
             _let_go(held)
     while True:
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent))
+        aside = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PART, dir=path.parent))
         held = _hold(aside, wait=True)
         if aside.exists():  # nobody has taken it for left over before it was held
             return aside, held
+        _let_go(held)
 
 
 def _hold(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder and return what holds it; None where another process does, or where there are no such locks."""
+    """Lock a folder and return what holds it; None where that fails: it is held or gone, or there are no such locks."""
     try:
         import fcntl
     except ImportError:

@@ -28,7 +28,7 @@ WORTHLESS = 0.0
 
 
 class _Task(NamedTuple):
-    """A group to search: the positions of its queries, how, its number, and when the search of all groups began."""
+    """A group to search: ranks, where its queries are in them, how, its number, and when the search of all began."""
 
     packed: PackedRanks
     queries: Members
