@@ -489,17 +489,20 @@ def test_without_locks_folders_are_filled_and_nothing_is_taken_for_left_over(tmp
 
 
 def test_a_folder_that_was_taken_for_left_over_before_it_was_held_is_made_again(tmp_path, monkeypatch):
-    taken = []
+    taken, let_go = [], []
 
     def hold(folder, *, wait):
         if not taken:
-            taken.append(folder)
             folder.rmdir()
+        taken.append(folder)
+        return len(taken)
 
     monkeypatch.setattr(files, "_hold", hold)
+    monkeypatch.setattr(files, "_let_go", let_go.append)
     with whole_folder(tmp_path / "run") as aside:
-        assert aside not in taken
+        assert (taken[1:], let_go) == ([aside], [1])
     assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+    assert let_go == [1, 2]
 
 
 def raise_(error):
