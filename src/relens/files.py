@@ -5,13 +5,13 @@ import glob
 import json
 import os
 import platform
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -93,9 +93,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
 def _new_aside(path: Path) -> tuple[Path, int | None]:
     """Make the folder to fill for ``path``, held as long as this process fills it; remove those that nobody holds.
 
-    Names tell the machine: on storage that several share, locks may be known to one of them alone.
+    Names tell machines apart: on storage that several share, locks may be known to one of them alone.
     """
-    prefix = f".{path.name}.{re.sub('[^a-zA-Z0-9]', '-', platform.node())}-"
+    machine = f"{crc32(platform.node().encode()):08x}"
+    prefix = f".{path.name}.{machine}-"
     for left in path.parent.glob(f"{glob.escape(prefix)}*{_PART}"):
         if left.is_dir() and (held := _hold(left, wait=False)) is not None:
             shutil.rmtree(left, ignore_errors=True)
