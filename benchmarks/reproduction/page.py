@@ -11,7 +11,6 @@ import re
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import click
@@ -238,14 +237,17 @@ def ogb_curves() -> str:
     sizes = ("biokg", "wikikg2")
     found = [json.loads((ROOT / f"docs/results/curves-{size}.json").read_text("utf-8"))["curves"] for size in sizes]
     rows = []
-    for pair in zip(*found, strict=True):
-        method, searcher, trials, workers, replayed = itemgetter("method", "searcher", "trials", "workers", "replayed")(
-            pair[0]
-        )
-        title = f"`{method}`, sweep" if searcher == "sweep" else f"`{method}`, TPE, Q = {trials}"
-        more = f", {workers} workers" + " (replayed)" * replayed if workers > 1 else ""
-        rows.append([title + more, *(f"{_figure(c['mrr'][-1])}, {c['seconds'][-1]:.1f} s" for c in pair)])
+    for curves in zip(*found, strict=True):
+        (title,) = {_title(curve) for curve in curves}
+        rows.append([title, *(f"{_figure(c['mrr'][-1])}, {c['seconds'][-1]:.1f} s" for c in curves)])
     return _table(["validation MRR, seconds", *(f"ogbl-{size}'s size" for size in sizes)], rows)
+
+
+def _title(curve: dict[str, Any]) -> str:
+    """Say which search a learning curve is of."""
+    title = f"`{curve['method']}`, " + ("sweep" if curve["searcher"] == "sweep" else f"TPE, Q = {curve['trials']}")
+    workers = f", {curve['workers']} workers" if curve["workers"] > 1 else ""
+    return title + workers + " (replayed)" * curve["replayed"]
 
 
 def _training(model: dict[str, Any]) -> list[str]:

@@ -59,6 +59,10 @@ def test_paper_values_are_those_of_the_tables() -> None:
     assert resolve("nell-995", "transe", "paper") == resolve("fb15k-237", "transe", "paper")
 
 
+def test_the_best_transe_of_nell_995_is_the_papers() -> None:
+    assert resolve("nell-995", "transe", "best", []) == resolve("nell-995", "transe", "paper", [])
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_only_the_models_named_for_it_predict_relations(preset) -> None:
     weights = {model: resolve("fb15k-237", model, preset).relation_weight for model in MODELS}
