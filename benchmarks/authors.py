@@ -23,10 +23,10 @@ from hyperopt import fmin, hp, tpe
 from scipy.stats import rankdata
 
 from relens.data.queries import Queries
-from relens.ranks.simulate import BLOCK, Simulation
+from relens.packs.simulation import BLOCK, Simulation
 from relens.seeding import generator
 
-Members = npt.NDArray[np.int64]
+QueryIndex = npt.NDArray[np.int64]
 Environment = dict[str, str]
 
 TRIALS = 300
@@ -78,7 +78,7 @@ class Group:
     answer: npt.NDArray[np.int32]
 
     @classmethod
-    def simulate(cls, source: Source, members: Members) -> "Group":
+    def simulate(cls, source: Source, members: QueryIndex) -> "Group":
         """Draw the scores of the group's queries once more and rank them."""
         simulation, queries = source.simulation, source.queries
         ranks = np.empty((len(members), len(simulation.models), simulation.n_entities), dtype=np.float32)
@@ -115,7 +115,7 @@ class Procedure:
         self.rates = {name: self._rates(environment) for name, environment in instruction_sets().items()}
         self.kindest = min(self.rates, key=lambda name: self.rates[name]["kindly"])
 
-    def search(self, members: Sequence[Members], trials: int = TRIALS) -> list[Searched]:
+    def search(self, members: Sequence[QueryIndex], trials: int = TRIALS) -> list[Searched]:
         """Search the weights of each group, the largest first, one worker to a group."""
         order = sorted(range(len(members)), key=lambda g: -len(members[g]))
         with _workers(self.jobs, instruction_sets()[self.kindest]) as pool:
@@ -198,7 +198,7 @@ def _workers(jobs: int, environment: Environment) -> Iterator[Executor]:
         os.environ.update(before)
 
 
-def _calibrate(source: Source, members: Members) -> dict[str, float]:
+def _calibrate(source: Source, members: QueryIndex) -> dict[str, float]:
     """Return the seconds per query and candidate of either objective."""
     group = Group.simulate(source, members)
     weights = generator(0, "calibration").random(group.ranks.shape[1])
@@ -213,7 +213,7 @@ def _calibrate(source: Source, members: Members) -> dict[str, float]:
     return rates
 
 
-def _search(source: Source, members: Members, trials: int, seed: int) -> Searched:
+def _search(source: Source, members: QueryIndex, trials: int, seed: int) -> Searched:
     group = Group.simulate(source, members)
     names = [f"w{i}" for i in range(group.ranks.shape[1])]
     objective_seconds = 0.0

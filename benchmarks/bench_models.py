@@ -23,14 +23,14 @@ from tables import models_table
 
 from relens.cli.console import TerminalProgress
 from relens.ensemble.baselines import model_mrrs
-from relens.ensemble.fit import fit
+from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import PackedRanks, Provenance
-from relens.ranks.packing import PackedBlock, join_blocks, pack_scores
-from relens.ranks.simulate import BLOCK, Simulation
-from relens.ranks.store import PackWriter, load, n_bytes
+from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.packing import PackedBlock, join_blocks, pack_scores
+from relens.packs.simulation import BLOCK, Simulation
+from relens.packs.store import PackWriter, load_pack, n_bytes
 
 PAPER: dict[str, Any] = {"method": "dsc", "input": "rank", "regularise": "none"}
 FAMILIES = 6
@@ -53,9 +53,9 @@ class Case:
     seed: int
     max_models: int | None
 
-    def fit(self, packed: PackedRanks, **changes: Any) -> EnsembleWeights:
+    def search(self, packed: PackedRanks, **changes: Any) -> EnsembleWeights:
         """Search the weights of every relation and direction."""
-        return fit(packed, jobs=self.jobs, seed=self.seed, progress=TerminalProgress(), **PAPER, **changes)
+        return search(packed, jobs=self.jobs, seed=self.seed, progress=TerminalProgress(), **PAPER, **changes)
 
 
 @click.command()
@@ -160,7 +160,7 @@ def pack_all(simulation: Simulation, stores: dict[int, Path], jobs: int) -> dict
 
 def measure(case: Case) -> dict[str, Any]:
     """Search and evaluate; report the times, the MRRs and the most memory ever in use."""
-    packed = load(case.store)
+    packed = load_pack(case.store)
     few = as_stored(subset(packed, WARM_UP_SHARE, case.seed))
     evaluate(few, case.fit(few, max_models=case.max_models), reference=few.models[0], jobs=case.jobs)
     found: list[EnsembleWeights] = []

@@ -23,12 +23,12 @@ from reading import file_readers
 from shapes import DEFAULT_CACHE, SHAPES, SPLIT
 
 from relens.data.queries import Queries
-from relens.ranks.dense import MEMORY_BUDGET, Dense, Kind, Matrix, pack_dense
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import Provenance
-from relens.ranks.packing import fit_gap_scales
-from relens.ranks.simulate import BLOCK
-from relens.ranks.store import n_bytes
+from relens.importers.dense import MEMORY_BUDGET, Dense, Kind, Matrix, pack_dense
+from relens.packs.manifest import PackHeader
+from relens.packs.pack import Provenance
+from relens.packs.packing import fit_gap_scales
+from relens.packs.simulation import BLOCK
+from relens.packs.store import n_bytes
 
 DISTINCT_BLOCKS = 8
 """Blocks of queries simulated; files of any size repeat their rows."""
@@ -58,7 +58,7 @@ class Case:
         matrices = [Matrix.open(file) for file in self.files]
         heads = [np.load(file, mmap_mode="r")[:WARM_UP_ROWS].copy() for file in self.files]
         if n_rows is not None:
-            matrices = [Matrix.of(file.stem, head[:n]) for file, head in zip(self.files, heads, strict=True)]
+            matrices = [Matrix.from_array(file.stem, head[:n]) for file, head in zip(self.files, heads, strict=True)]
         scales = fit_gap_scales(heads, queries.answer[: len(heads[0])]) if self.gaps else None
         relations = tuple(f"relation {r}" for r in range(int(queries.relation.max()) + 1))
         names = tuple(file.stem for file in self.files)

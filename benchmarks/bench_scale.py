@@ -36,13 +36,13 @@ from shapes import DEFAULT_CACHE, SPLIT, WIKIKG2_TRIPLES, wikikg2
 from tables import scale_table
 
 from relens.cli.console import TerminalProgress
-from relens.ensemble.fit import fit
+from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate
-from relens.ranks.authors import read_authors
-from relens.ranks.dense import pack_dense
-from relens.ranks.packed import PackedRanks
-from relens.ranks.store import n_bytes
+from relens.importers.authors import read_authors
+from relens.importers.dense import pack_dense
+from relens.packs.pack import PackedRanks
+from relens.packs.store import n_bytes
 
 PAPER: dict[str, Any] = {"method": "dsc", "input": "rank", "regularise": "none"}
 WARM_UP = "test"
@@ -73,9 +73,9 @@ class Case:
         finally:
             shutil.rmtree(store)
 
-    def fit(self, packed: PackedRanks, **changes: Any) -> EnsembleWeights:
+    def search(self, packed: PackedRanks, **changes: Any) -> EnsembleWeights:
         """Search the weights of the authors' 1,070 groups."""
-        return fit(packed, group="relation", jobs=self.jobs, progress=TerminalProgress(), **changes)
+        return search(packed, group="relation", jobs=self.jobs, progress=TerminalProgress(), **changes)
 
 
 @click.command()

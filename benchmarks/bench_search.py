@@ -31,11 +31,11 @@ from environment import (
 from reading import KERNELS, reader, words_of
 from shapes import DEFAULT_CACHE, SHAPES, SPLIT, Shape, as_stored, groups_of, statistics, subset
 
-from relens.ensemble.fit import fit
 from relens.ensemble.grid import to_grid, uniform, vertices
 from relens.ensemble.objective import answer_ranks
+from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
 from relens.seeding import generator
 
 PAPER: dict[str, Any] = {"method": "dsc", "input": "rank", "regularise": "none"}
@@ -105,10 +105,10 @@ class Bench:
         self.groups, self.members = groups_of(packed)
         self.swept: EnsembleWeights | None = None
 
-    def fit(self, packed: PackedRanks | None = None, **changes: Any) -> EnsembleWeights:
+    def search(self, packed: PackedRanks | None = None, **changes: Any) -> EnsembleWeights:
         """Fit with the workers and the seed of the run."""
         jobs, seed = self.settings.jobs, self.settings.seed
-        return fit(self.packed if packed is None else packed, jobs=jobs, seed=seed, **changes)
+        return search(self.packed if packed is None else packed, jobs=jobs, seed=seed, **changes)
 
     def mrr(self, weights: EnsembleWeights) -> float:
         """Return the lossless validation MRR."""

@@ -37,19 +37,19 @@ from limits import wait
 from rich.console import Console
 from rich.table import Table
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
 from relens.models import MODELS
 from relens.models.base import KGEModel
+from relens.ranking.validation import mean_reciprocal_rank
 from relens.seeding import generator
-from relens.training.fit import new_model
+from relens.training.loop import new_model
 from relens.training.presets import PRESETS, resolve
 from relens.training.queries import TrainingQueries
-from relens.training.ranking import mean_reciprocal_rank
-from relens.training.run import Run, isolated
 from relens.training.settings import TrainSettings
+from relens.training.state import TrainingState, isolated
 
 PARTS = ("training", "ranking", "limits")
 COMPARED = ("transe", "rotate")
@@ -111,7 +111,7 @@ def main(
     rest["workers"] = rest["workers"] or WORKERS[device]
     if rest["threads"]:
         torch.set_num_threads(rest["threads"])
-    bench = Bench(load(source, offline=True), Options(device=torch.device(device), **rest))
+    bench = Bench(load_dataset(source, offline=True), Options(device=torch.device(device), **rest))
     report: dict[str, Any] = {
         "benchmark": "training",
         "dataset": {"name": bench.dataset.name, **bench.dataset.counts},
@@ -281,7 +281,7 @@ class Steps:
         model: KGEModel = new_model(settings, dataset.train, *sizes).to(device).train()
         self._settings, self._device = settings, model.entity.device
         facts = torch.from_numpy(dataset.train.astype(np.int64)).to(device)
-        self._run = Run(model, TrainingQueries.of(facts, *sizes), settings)
+        self._run = TrainingState(model, TrainingQueries.from_triples(facts, *sizes), settings)
         half = WARM_UP[device.type] // 2
         self._timed(half)
         self._pace = self._timed(half)

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import numpy as np
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.ensemble.weights import EnsembleWeights
+from relens.prediction.candidate_ranking import Place
 from relens.prediction.confidence import Confidence
-from relens.prediction.standing import Place
-from relens.run import Run
+from relens.runs import Run
 
 
 @click.command()
@@ -29,15 +29,15 @@ def main(runs: tuple[Path, ...], name: str | None) -> None:
 
 def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndarray]:
     """Return what is said about rank 1 of q test queries, and which part of their answers stands there; (q,) each."""
-    n_entities, test = len(load(run.dataset).entities), run.ranks("test")
+    n_entities, test = len(load_dataset(run.dataset).entities), run.ranks("test")
     confidence = Confidence.of_valid(run.ranks("valid"), weights, n_entities)
     if confidence is None:
         raise click.ClickException(f"{run.path} was ranked among samples: nothing is said about confidence")
     test = test if test.models == weights.models else test.select_models(weights.models)
     mine = weights.of_packed(test)
-    ranks, groups = mine.answer_ranks(test), mine.grouping.of(test.queries).tolist()
+    ranks, groups = mine.answer_ranks(test), mine.grouping.groups_of(test.queries).tolist()
     answered = (test.n_candidates < n_entities).tolist()
-    said = [confidence.of(group, other, Place(0, 0)) for group, other in zip(groups, answered, strict=True)]
+    said = [confidence.share_at(group, other, Place(0, 0)) for group, other in zip(groups, answered, strict=True)]
     at = np.array([value is not None for value in said])
     found = (ranks.ahead == 0) / (ranks.tied + 1)
     return np.array([value for value in said if value is not None]), found[at]

@@ -15,10 +15,10 @@ from environment import describe, say, write
 from shapes import biokg, wikikg2
 
 from relens.cli.console import TerminalProgress
-from relens.ranks.simulate import Simulation
-from relens.report.curves import curves_to_json, measure_curves
-from relens.report.figures import curve_label, draw_curves
-from relens.report.style import figure_style
+from relens.packs.simulation import Simulation
+from relens.reports.curves import curves_to_json, measure_curves
+from relens.reports.figures import curve_label, draw_curves
+from relens.reports.style import figure_style
 
 SIZES = {"ogbl-biokg": biokg, "ogbl-wikikg2": wikikg2}
 

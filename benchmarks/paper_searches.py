@@ -20,20 +20,20 @@ import click
 import numpy as np
 
 from relens.cli.options import jobs_option, models_option, run_argument
-from relens.ensemble.fit import FitSettings, Method, fit
+from relens.ensemble.search import Method, SearchSettings, search
 from relens.evaluation import evaluate
 from relens.files import read_json, write_json
-from relens.ranks.packed import PackedRanks
-from relens.run import Run
+from relens.packs.pack import PackedRanks
+from relens.runs import Run
 from relens.seeding import generator
 
 SEEDS = range(5)
 RESAMPLES = range(10)
 SEARCHED: tuple[Method, ...] = ("simple", "dsc")
 PAPER: dict[str, Any] = {"input": "rank", "regularise": "none"}
-BOUNDS: dict[str, FitSettings] = {
-    "dsc, sweep, on test itself": FitSettings(method="dsc", **PAPER),
-    "dsc, sweep, score gaps, on test itself": FitSettings(method="dsc", input="score", regularise="none"),
+BOUNDS: dict[str, SearchSettings] = {
+    "dsc, sweep, on test itself": SearchSettings(method="dsc", **PAPER),
+    "dsc, sweep, score gaps, on test itself": SearchSettings(method="dsc", input="score", regularise="none"),
 }
 
 
@@ -59,7 +59,7 @@ def main(run_path: Path, output: Path, models: list[str], trials: str, basic_tri
     for name, settings, resample in searches(_numbers(trials), _numbers(basic_trials)):
         if name not in record["searches"]:
             searched = test if name in BOUNDS else valid if resample is None else resampled(valid, resample)
-            record["searches"][name] = search(searched, {"valid": valid, "test": test}, settings, jobs)
+            record["searches"][name] = measure(searched, {"valid": valid, "test": test}, settings, jobs)
             write_json(output, record)
             found = record["searches"][name]
             click.echo(
@@ -67,35 +67,37 @@ def main(run_path: Path, output: Path, models: list[str], trials: str, basic_tri
             )
 
 
-def searches(trials: list[int], basic_trials: list[int]) -> Iterator[tuple[str, FitSettings, int | None]]:
+def searches(trials: list[int], basic_trials: list[int]) -> Iterator[tuple[str, SearchSettings, int | None]]:
     """Yield the name of each search, its settings, and the number of the resample it is run on, if any."""
     method: Method
     for method in ("mean", "mrr-mean", "stacking"):
-        yield method, FitSettings(method=method), None
+        yield method, SearchSettings(method=method), None
     for method in SEARCHED:
-        yield f"{method}, sweep", FitSettings(method=method, **PAPER), None
-        yield f"{method}, sweep, default", FitSettings(method=method), None
-    yield "dsc, sweep, both directions together", FitSettings(method="dsc", group="relation", **PAPER), None
-    yield "dsc, sweep, default, both directions together", FitSettings(method="dsc", group="relation"), None
+        yield f"{method}, sweep", SearchSettings(method=method, **PAPER), None
+        yield f"{method}, sweep, default", SearchSettings(method=method), None
+    yield "dsc, sweep, both directions together", SearchSettings(method="dsc", group="relation", **PAPER), None
+    yield "dsc, sweep, default, both directions together", SearchSettings(method="dsc", group="relation"), None
     for name, settings in BOUNDS.items():
         yield name, settings, None
     for number in RESAMPLES:
         for method in SEARCHED:
-            yield f"{method}, sweep, resample {number}", FitSettings(method=method, **PAPER), number
+            yield f"{method}, sweep, resample {number}", SearchSettings(method=method, **PAPER), number
     plans: list[tuple[Method, list[int], Iterable[int]]] = [
         ("simple", trials, SEEDS), ("basic", basic_trials, [0]), ("dsc", trials, SEEDS)
     ]  # fmt: skip
     for method, counts, seeds in plans:
         for count in counts:
             for seed in seeds:
-                settings = FitSettings(method=method, searcher="tpe", trials=count, seed=seed, **PAPER)
+                settings = SearchSettings(method=method, searcher="tpe", trials=count, seed=seed, **PAPER)
                 yield f"{method}, tpe, Q = {count}, seed {seed}", settings, None
 
 
-def search(searched: PackedRanks, splits: dict[str, PackedRanks], settings: FitSettings, jobs: int) -> dict[str, Any]:
+def measure(
+    searched: PackedRanks, splits: dict[str, PackedRanks], settings: SearchSettings, jobs: int
+) -> dict[str, Any]:
     """Search weights, and return their metrics on the splits and the seconds of the search."""
     begun = perf_counter()
-    weights = fit(searched, settings, jobs=jobs)
+    weights = search(searched, settings, jobs=jobs)
     seconds = perf_counter() - begun
     found = {split: asdict(evaluate(packed, weights, jobs=jobs).overall) for split, packed in splits.items()}
     return {**found, "seconds": seconds, "settings": weights.settings}
@@ -114,9 +116,9 @@ def compile_kernels(valid: PackedRanks) -> None:
     """Run every kind of search once on two queries, so that no compilation is timed."""
     few = valid.select_queries(np.arange(min(2, valid.n_queries)))
     for settings in (
-        FitSettings(method="dsc", **PAPER), FitSettings(method="dsc"), FitSettings(searcher="tpe", trials=1)
+        SearchSettings(method="dsc", **PAPER), SearchSettings(method="dsc"), SearchSettings(searcher="tpe", trials=1)
     ):  # fmt: skip
-        fit(few, settings)
+        search(few, settings)
 
 
 def _numbers(text: str) -> list[int]:

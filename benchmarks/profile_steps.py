@@ -12,14 +12,14 @@ import click
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.files import write_json
 from relens.models import MODELS
-from relens.training.fit import new_model
+from relens.training.loop import new_model
 from relens.training.presets import resolve
 from relens.training.queries import TrainingQueries
-from relens.training.run import Run, isolated
+from relens.training.state import TrainingState, isolated
 
 WARM_UP, PROFILED = 10, 5
 """Steps before anything is timed, and steps that are profiled."""
@@ -34,7 +34,7 @@ def measure(
     net = new_model(settings, triples, len(dataset.entities), len(dataset.relations)).to(device)
     with isolated(settings, device):
         facts = torch.from_numpy(triples).long().to(device)
-        run = Run(net.train(), TrainingQueries.of(facts, net.n_entities, net.n_relations), settings)
+        run = TrainingState(net.train(), TrainingQueries.from_triples(facts, net.n_entities, net.n_relations), settings)
         began = time.perf_counter()
         for _ in range(WARM_UP):
             run.advance()
@@ -96,7 +96,7 @@ def main(
     """Measure each model on each data set."""
     results = []
     for name in datasets:
-        dataset = load(name)
+        dataset = load_dataset(name)
         for model in models:
             try:
                 found = measure(dataset, model, preset, torch.device(device), steps, changes)

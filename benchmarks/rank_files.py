@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from relens.packs.simulation import BLOCK, Simulation
 from relens.progress import Progress
-from relens.ranks.simulate import BLOCK, Simulation
 from relens.seeding import generator
 
 DATASET = "wikikg2"

@@ -15,7 +15,7 @@ COPY_BYTES = 2**22
 
 
 def words_of(array: npt.NDArray[Any]) -> Words:
-    """View a contiguous array as 64-bit words, up to seven bytes at the end left out."""
+    """ContestedView a contiguous array as 64-bit words, up to seven bytes at the end left out."""
     flat = array.reshape(-1).view(np.uint8)
     return flat[: len(flat) // 8 * 8].view(np.uint64)
 

@@ -19,9 +19,9 @@ from relens.cli.options import jobs_option, models_option, run_argument
 from relens.comparison import Comparison, compare
 from relens.evaluation import evaluate, model_ranks
 from relens.files import read_json, whole_file, write_json
-from relens.ranks.metrics import AnswerRanks
-from relens.ranks.packed import PackedRanks
-from relens.run import COMPARISON, Run
+from relens.packs.pack import PackedRanks
+from relens.ranking.answer_ranks import AnswerRanks
+from relens.runs import COMPARISON, Run
 
 
 @click.command()

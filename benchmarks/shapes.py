@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.crossval import split_by_group
-from relens.ranks.packed import PackedRanks
-from relens.ranks.simulate import Simulation
-from relens.ranks.store import load, save
+from relens.packs.pack import PackedRanks
+from relens.packs.simulation import Simulation
+from relens.packs.store import load_pack, save_pack
 from relens.seeding import generator
 
 SPLIT = "valid"
@@ -84,8 +84,8 @@ class Shape:
         path = cache / f"{self.name}-{sha256(parameters.encode()).hexdigest()[:12]}"
         if not path.is_dir():
             cache.mkdir(parents=True, exist_ok=True)
-            save(self.simulation.packed(SPLIT, gaps=False, jobs=jobs), path)
-        return load(path)
+            save_pack(self.simulation.packed(SPLIT, gaps=False, jobs=jobs), path)
+        return load_pack(path)
 
 
 SHAPES = {
@@ -115,7 +115,7 @@ SHAPES = {
 
 def groups_of(packed: PackedRanks) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
     """Return the (relation, direction) groups that have queries, and the positions of each one's queries."""
-    group = Grouping.by_relation_and_direction(packed.relations).of(packed.queries)
+    group = Grouping.by_relation_and_direction(packed.relations).groups_of(packed.queries)
     return split_by_group(group, np.arange(packed.n_queries))
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 import relens
-from relens.data.filters import KnownAnswers
-from relens.ranks.export import ModelScorer
-from relens.ranks.scorers import pack_scorers
+from relens.data.known_answers import KnownAnswers
+from relens.importers.scorers import pack_scorers
+from relens.packs.export import ModelScorer
+from relens.ranking.validation import mean_reciprocal_rank
 from relens.tables import comparison_table
-from relens.training.fit import fit, new_model
+from relens.training.loop import new_model, optimise
 from relens.training.presets import resolve
-from relens.training.ranking import mean_reciprocal_rank
 
 
 class Frequency:
@@ -42,7 +42,7 @@ def train_complex(dataset: relens.Dataset) -> ModelScorer:
     known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations))
     valid = dataset.queries("valid")
-    fit(model, dataset.train, settings, validate=lambda model: mean_reciprocal_rank(model, valid, known))
+    optimise(model, dataset.train, settings, validate=lambda model: mean_reciprocal_rank(model, valid, known))
     return ModelScorer(model)
 
 

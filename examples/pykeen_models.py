@@ -19,8 +19,8 @@ from pykeen.pipeline import PipelineResult, pipeline
 from pykeen.triples import TriplesFactory
 
 import relens
-from relens.ranks.pykeen_models import PykeenScorer
-from relens.ranks.scorers import pack_scorers
+from relens.importers.pykeen import PykeenScorer
+from relens.importers.scorers import pack_scorers
 from relens.tables import comparison_table
 
 
@@ -60,7 +60,9 @@ def main(run_path: Path) -> None:
         "complex": train(dataset, "ComplEx", inverse=True, model_kwargs={"embedding_dim": 32}, training_loop="lcwa",
                          loss="crossentropy", **adam),
     }  # fmt: skip
-    scorers = {name: PykeenScorer.of(result.model, result.training, dataset) for name, result in results.items()}
+    scorers = {
+        name: PykeenScorer.from_model(result.model, result.training, dataset) for name, result in results.items()
+    }
     with relens.Run.receive_ranks(run_path, dataset.name) as folder:
         pack_scorers(scorers, dataset, folder)
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from relens.ranks.packed import PackedRanks
-from relens.ranks.simulate import BLOCK, Simulation
-from relens.ranks.store import save
-from relens.run import Run
+from relens.packs.pack import PackedRanks
+from relens.packs.simulation import BLOCK, Simulation
+from relens.packs.store import save_pack
+from relens.runs import Run
 from tests import oracles
 
 SIMULATION = Simulation(
@@ -28,8 +28,8 @@ def packed(split: str, *, gaps: bool = True) -> PackedRanks:
 def write_run(path: Path, valid: PackedRanks | None = None, test: PackedRanks | None = None) -> Path:
     """Write a run of the given ranks, or of SIMULATION's."""
     with Run.receive_ranks(path, "simulated") as folder:
-        save(valid or packed("valid"), folder / "valid")
-        save(test or packed("test"), folder / "test")
+        save_pack(valid or packed("valid"), folder / "valid")
+        save_pack(test or packed("test"), folder / "test")
     return path
 
 

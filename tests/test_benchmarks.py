@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from relens.comparison import Comparison
-from relens.ensemble.fit import FitSettings, fit
+from relens.ensemble.search import SearchSettings
+from relens.ensemble.search import search as search_weights
 from relens.evaluation import evaluate
-from relens.run import Run
+from relens.runs import Run
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -239,19 +240,19 @@ def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
-    from relens.data.catalog import load
-    from relens.training.fit import new_model
+    from relens.data.catalog import load_dataset
+    from relens.training.loop import new_model
     from relens.training.objective import build_objective
     from relens.training.presets import resolve
     from relens.training.queries import TrainingQueries
 
     monkeypatch.syspath_prepend(BENCHMARKS)
     limits = import_module("limits")
-    dataset, settings = load("patterns"), resolve("patterns", name, "demo", ["batch=32"])
+    dataset, settings = load_dataset("patterns"), resolve("patterns", name, "demo", ["batch=32"])
     sizes = len(dataset.entities), len(dataset.relations)
     model = new_model(settings, dataset.train, *sizes).train()
     facts = torch.from_numpy(dataset.train.astype("int64"))
-    objective, _ = build_objective(model, TrainingQueries.of(facts, *sizes), settings)
+    objective, _ = build_objective(model, TrainingQueries.from_triples(facts, *sizes), settings)
     counted = []
     in_place = {torch.ops.aten.addmm_: lambda total, left, right, *rest, **options: 2 * left[0] * left[1] * right[1]}
     with FlopCounterMode(display=False, custom_mapping=in_place) as counter:
@@ -269,12 +270,12 @@ def ring(folder: Path) -> Path:
     pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     import torch
 
-    from relens.pipeline.execute import execute
     from relens.pipeline.plan import Plan
+    from relens.pipeline.run import run_plan
     from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
     plan = Plan(dataset=str(write_ring(folder / "ring")), models=MODELS, methods=("mean", "dsc")).with_changes(CHANGES)
-    return execute(plan, folder / "run", devices=[torch.device("cpu")], report=False)[0].path
+    return run_plan(plan, folder / "run", devices=[torch.device("cpu")], report=False)[0].path
 
 
 def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Path, ring: Path) -> None:
@@ -337,7 +338,7 @@ def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
         ("dsc, sweep, on test itself", test, "rank"),
         ("dsc, sweep, score gaps, on test itself", test, "score"),
     ]:
-        weights = fit(searched, FitSettings(method="dsc", input=given, regularise="none"))
+        weights = search_weights(searched, SearchSettings(method="dsc", input=given, regularise="none"))
         for split, ranks in (("valid", valid), ("test", test)):
             assert record["searches"][name][split]["mrr"] == evaluate(ranks, weights).overall.mrr
     del record["searches"]["mean"]
@@ -351,7 +352,7 @@ def test_curves_at_the_size_of_a_data_set_rise_and_the_sweep_ends_highest(
     """In this process, with few trials: a search of 51 relations with all of them takes a minute."""
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
-    monkeypatch.setattr("relens.report.curves.TRIALS", (2, 4))
+    monkeypatch.setattr("relens.reports.curves.TRIALS", (2, 4))
     monkeypatch.syspath_prepend(BENCHMARKS)
     output, figures = tmp_path / "curves.json", tmp_path / "figures"
     command = ["ogbl-biokg", "--triples", "102", "--output", str(output), "--figures", str(figures)]

@@ -10,12 +10,12 @@ import pytest
 
 from relens.comparison import DEFAULT_SPECS, Comparison, compare, parse_spec
 from relens.data.queries import Queries
-from relens.ensemble.fit import FitSettings, fit
+from relens.ensemble.search import SearchSettings, search
 from relens.errors import InputError, RanksError, install_hint
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import PackedRanks, Provenance
-from relens.ranks.packing import pack_ranks
-from relens.ranks.store import assemble
+from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.packing import pack_ranks
+from relens.packs.store import assemble
 from tests import simulated
 
 CANDIDATES = 6
@@ -47,12 +47,12 @@ def without_times(weights: Any) -> dict[str, Any]:
 
 
 def test_a_spec_changes_the_settings_it_names():
-    base = FitSettings(seed=7, group="relation")
+    base = SearchSettings(seed=7, group="relation")
     assert parse_spec("dsc", base) == base
     assert parse_spec("mean", base) == replace(base, method="mean")
     assert parse_spec("mean:", base) == replace(base, method="mean")
     changed = parse_spec("dsc:input=rank,regularise=none,trials=12,seed=3,fallback=uniform,searcher=random", base)
-    assert changed == FitSettings("dsc", "random", "rank", "none", "relation", "uniform", 12, 3)
+    assert changed == SearchSettings("dsc", "random", "rank", "none", "relation", "uniform", 12, 3)
     assert parse_spec("dsc:regularise=30", base).kappas() == (30.0,)
     assert parse_spec("dsc:group=a/b=c.tsv", base).group == "a/b=c.tsv"
 
@@ -77,11 +77,11 @@ def test_a_spec_changes_the_settings_it_names():
 )
 def test_a_wrong_spec_is_explained(spec, message):
     with pytest.raises(InputError, match=message):
-        parse_spec(spec, FitSettings())
+        parse_spec(spec, SearchSettings())
 
 
 def test_a_wrong_spec_is_found_before_anything_is_fitted(monkeypatch):
-    monkeypatch.setattr("relens.comparison.fit", lambda *_, **__: pytest.fail("fitted before all specs were read"))
+    monkeypatch.setattr("relens.comparison.search", lambda *_, **__: pytest.fail("fitted before all specs were read"))
     with pytest.raises(InputError, match="unknown method 'typo'"):
         compare(simulated.packed("valid"), simulated.packed("test"), ["dsc", "typo"])
 
@@ -171,11 +171,11 @@ def test_numbers_are_those_of_loops_over_dense_ranks():
 
 def test_weights_are_those_of_a_fit_with_the_same_settings():
     valid, test = simulated.packed("valid"), simulated.packed("test")
-    settings = FitSettings(seed=3, group="relation")
+    settings = SearchSettings(seed=3, group="relation")
     specs = ["mrr-mean", "dsc:input=sqrt,regularise=10", "dsc:searcher=random,trials=4"]
     comparison = compare(valid, test, specs, settings=settings)
     for spec in specs:
-        expected = fit(valid, parse_spec(spec, settings))
+        expected = search(valid, parse_spec(spec, settings))
         assert without_times(comparison.weights[spec]) == without_times(expected)
         assert expected.grouping.scheme == "relation"
     assert {evaluation.grouping for evaluation in comparison.evaluations} == {"relation"}
@@ -230,7 +230,7 @@ def test_one_model_one_query_all_tied():
 
 
 def test_the_default_specs_are_the_papers_methods_and_ours():
-    methods = [parse_spec(spec, FitSettings()).method for spec in DEFAULT_SPECS]
+    methods = [parse_spec(spec, SearchSettings()).method for spec in DEFAULT_SPECS]
     assert methods == ["mean", "mrr-mean", "stacking", "greedy", "simple", "dsc", "simple", "dsc"]
-    paper = parse_spec(DEFAULT_SPECS[-3], FitSettings())
+    paper = parse_spec(DEFAULT_SPECS[-3], SearchSettings())
     assert (paper.input, paper.regularise, paper.group) == ("rank", "none", "relation-direction")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.data.queries import Queries
 from relens.errors import InputError, RanksError
 from relens.evaluation import Evaluation, Metrics, evaluate_ranks, relation_spread
-from relens.ranks.metrics import AnswerRanks
-from relens.ranks.packed import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks, Provenance
+from relens.ranking.answer_ranks import AnswerRanks
 from relens.significance import bootstrap_interval
 from tests.oracles import tie_rules
 
@@ -107,8 +107,8 @@ def test_every_part_equals_a_loop_over_its_queries(split: tuple[Queries, Counts]
 def test_metrics_of_an_index_and_of_a_mask_agree() -> None:
     counts = [(0, 0), (4, 1), (9, 0), (2, 2)]
     ranks = answer_ranks(counts)
-    assert Metrics.of(ranks, np.array([1, 3])) == Metrics.of(ranks, np.array([False, True, False, True]))
-    check(Metrics.of(ranks, np.array([1, 3])), [counts[1], counts[3]])
+    assert Metrics.measure(ranks, np.array([1, 3])) == Metrics.measure(ranks, np.array([False, True, False, True]))
+    check(Metrics.measure(ranks, np.array([1, 3])), [counts[1], counts[3]])
 
 
 @pytest.mark.parametrize("n_candidates", [1, 2, 100])
@@ -151,7 +151,7 @@ def test_paired_difference_is_the_difference_of_the_mrr() -> None:
     found = evaluate_ranks(ours, packed, grouping, name="dsc", settings={}, reference=("rotate", theirs))
     assert found.paired is not None
     assert found.paired.reference == "rotate"
-    assert found.paired.difference == pytest.approx(found.overall.mrr - Metrics.of(theirs).mrr)
+    assert found.paired.difference == pytest.approx(found.overall.mrr - Metrics.measure(theirs).mrr)
     assert found.answer_ranks is ours
 
 

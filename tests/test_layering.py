@@ -16,12 +16,14 @@ STAGES = (
     {"relens", "relens.errors", "relens.files", "relens.progress", "relens.seeding"},
     {"relens.data"},
     {"relens.models"},
+    {"relens.ranking"},
     {"relens.training"},
-    {"relens.ranks"},
-    {"relens.ensemble"},
-    {"relens.evaluation", "relens.significance", "relens.comparison", "relens.tables", "relens.run"},
+    {"relens.packs"},
+    {"relens.importers"},
+    {"relens.clusters", "relens.ensemble"},
+    {"relens.evaluation", "relens.significance", "relens.comparison", "relens.tables", "relens.runs"},
     {"relens.prediction"},
-    {"relens.report", "relens.serve"},
+    {"relens.reports", "relens.serve"},
     {"relens.pipeline"},
     {"relens.cli"},
     {"relens.__main__"},
@@ -30,10 +32,11 @@ CLI = len(STAGES) - 2
 WITH_TORCH = (
     "relens.models",
     "relens.training",
-    "relens.ranks.export",
+    "relens.packs.export",
+    "relens.ranking.validation",
     "relens.pipeline.devices",
     "relens.pipeline.side_by_side",
-    "relens.pipeline.execute",
+    "relens.pipeline.run",
 )
 HEAVY = ("torch", "numba", "optuna", "sklearn", "numpy")
 MODULES = {
@@ -85,7 +88,7 @@ def test_every_module_has_a_stage():
 
 
 def test_the_tree_is_read():
-    assert {"relens", "relens.cli.search", "relens.ensemble.sweep", "relens.data.tsv"} <= MODULES.keys()
+    assert {"relens", "relens.cli.search", "relens.ensemble.sweep_kernels", "relens.data.tsv"} <= MODULES.keys()
     assert "relens.ensemble.objective" in imports("relens.evaluation")  # from relens.ensemble import objective
     assert "optuna" in imports("relens.ensemble.sampling")
     assert "optuna" not in imports_when_loaded("relens.ensemble.sampling")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reproduction.evidence import EVERY, PROTOCOLS, SIX, Evidence, Leaderboard, Ranks
-from relens.ranks.metrics import hits, mean_rank, mrr
+from relens.ranking.answer_ranks import hits, mean_rank, mrr
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.ranks.metrics import AnswerRanks
+from relens.ranking.answer_ranks import AnswerRanks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results/reproduction"

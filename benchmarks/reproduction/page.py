@@ -28,7 +28,7 @@ from evidence import (
     Leaderboard,
 )
 
-from relens.ranks.metrics import mrr
+from relens.ranking.answer_ranks import mrr
 from relens.significance import paired_test
 
 PAGES = tuple(ROOT / "docs" / name for name in ("reproduction.md", "ogb.md", "scale.md"))

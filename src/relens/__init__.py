@@ -11,20 +11,21 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from relens.comparison import Comparison as Comparison
     from relens.comparison import compare as compare
-    from relens.data.catalog import load as load_dataset  # noqa: F401
+    from relens.data.catalog import load_dataset as load_dataset
     from relens.data.dataset import Dataset as Dataset
     from relens.data.queries import Queries as Queries
-    from relens.ensemble.fit import FitSettings as FitSettings
-    from relens.ensemble.fit import fit as fit
+    from relens.ensemble.search import SearchSettings as SearchSettings
+    from relens.ensemble.search import search as fit  # noqa: F401
+    from relens.ensemble.search import search as search
     from relens.ensemble.weights import EnsembleWeights as EnsembleWeights
     from relens.evaluation import Evaluation as Evaluation
     from relens.evaluation import evaluate as evaluate
+    from relens.packs.pack import PackedRanks as PackedRanks
+    from relens.packs.simulation import Simulation as Simulation
+    from relens.packs.store import load_pack as load_ranks  # noqa: F401
+    from relens.packs.store import save_pack as save_ranks  # noqa: F401
     from relens.prediction.ensemble import Ensemble as Ensemble
-    from relens.ranks.packed import PackedRanks as PackedRanks
-    from relens.ranks.simulate import Simulation as Simulation
-    from relens.ranks.store import load as load_ranks  # noqa: F401
-    from relens.ranks.store import save as save_ranks  # noqa: F401
-    from relens.run import Run as Run
+    from relens.runs import Run as Run
 
 _PUBLIC = {
     "Comparison": "relens.comparison:Comparison",
@@ -32,17 +33,18 @@ _PUBLIC = {
     "Ensemble": "relens.prediction.ensemble:Ensemble",
     "EnsembleWeights": "relens.ensemble.weights:EnsembleWeights",
     "Evaluation": "relens.evaluation:Evaluation",
-    "FitSettings": "relens.ensemble.fit:FitSettings",
-    "PackedRanks": "relens.ranks.packed:PackedRanks",
+    "SearchSettings": "relens.ensemble.search:SearchSettings",
+    "PackedRanks": "relens.packs.pack:PackedRanks",
     "Queries": "relens.data.queries:Queries",
-    "Run": "relens.run:Run",
-    "Simulation": "relens.ranks.simulate:Simulation",
+    "Run": "relens.runs:Run",
+    "Simulation": "relens.packs.simulation:Simulation",
     "compare": "relens.comparison:compare",
     "evaluate": "relens.evaluation:evaluate",
-    "fit": "relens.ensemble.fit:fit",
-    "load_dataset": "relens.data.catalog:load",
-    "load_ranks": "relens.ranks.store:load",
-    "save_ranks": "relens.ranks.store:save",
+    "fit": "relens.ensemble.search:search",
+    "search": "relens.ensemble.search:search",
+    "load_dataset": "relens.data.catalog:load_dataset",
+    "load_ranks": "relens.packs.store:load_pack",
+    "save_ranks": "relens.packs.store:save_pack",
 }
 __all__ = ["__version__", *_PUBLIC]
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.baselines import model_mrrs
-from relens.ensemble.fit import FitSettings, fit
+from relens.ensemble.search import SearchSettings, search
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
 from relens.evaluation import Evaluation, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.packs.pack import PackedRanks
+from relens.packs.store import check_pair
 from relens.progress import SILENT, Progress
-from relens.ranks.packed import PackedRanks
-from relens.ranks.store import check_pair
 
 KIND, FORMAT = "relens comparison", 1
 DEFAULT_SPECS = (
@@ -87,7 +87,7 @@ def compare(
     test: PackedRanks,
     specs: Sequence[str] = DEFAULT_SPECS,
     *,
-    settings: FitSettings | None = None,
+    settings: SearchSettings | None = None,
     jobs: int = 1,
     progress: Progress = SILENT,
 ) -> Comparison:
@@ -102,7 +102,7 @@ def compare(
         progress: where to show it.
     """
     check_pair(valid, test)
-    settings = settings or FitSettings()
+    settings = settings or SearchSettings()
     wanted = {spec: parse_spec(spec, settings) for spec in specs}
     grouping = Grouping.make(settings.group, test.relations)
     best = valid.models[int(np.argmax(model_mrrs(valid, jobs=jobs)))]
@@ -119,7 +119,7 @@ def compare(
     for spec, asked in wanted.items():
         name = f"{spec} (ensemble)" if spec in single else spec
         try:
-            weights[name] = fit(valid, asked, jobs=jobs, progress=progress)
+            weights[name] = search(valid, asked, jobs=jobs, progress=progress)
         except MissingExtraError as error:
             notes.append(f"{spec} left out: {error}")
             continue
@@ -128,10 +128,10 @@ def compare(
     return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes), ranks)
 
 
-def parse_spec(spec: str, settings: FitSettings) -> FitSettings:
+def parse_spec(spec: str, settings: SearchSettings) -> SearchSettings:
     """Return ``settings`` changed as ``METHOD[:key=value,…]`` says."""
     method, _, options = spec.partition(":")
-    known = {field.name: field.type for field in fields(FitSettings) if field.name != "method"}
+    known = {field.name: field.type for field in fields(SearchSettings) if field.name != "method"}
     changes: dict[str, Any] = {"method": method}
     for option in filter(None, options.split(",")):
         key, equals, value = option.partition("=")

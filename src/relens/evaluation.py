@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from relens import __version__
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble import objective
 from relens.ensemble.grid import vertices
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError
-from relens.ranks.metrics import AnswerRanks, hits, mean_rank, mrr
-from relens.ranks.packed import TIE_RULE, PackedRanks, Provenance
+from relens.packs.pack import TIE_RULE, PackedRanks, Provenance
+from relens.ranking.answer_ranks import AnswerRanks, hits, mean_rank, mrr
 from relens.significance import Interval, PairedTest, bootstrap_interval, paired_test
 
 KIND = "relens evaluation"
@@ -36,7 +36,7 @@ class Metrics:
     mrr_pessimistic: float
 
     @classmethod
-    def of(cls, answer_ranks: AnswerRanks, index: npt.NDArray[Any] | None = None) -> Self:
+    def measure(cls, answer_ranks: AnswerRanks, index: npt.NDArray[Any] | None = None) -> Self:
         """Measure ``answer_ranks`` (Q,), or those at ``index`` (positions (n,) or a mask (Q,)) alone."""
         chosen = answer_ranks if index is None else answer_ranks[index]
         ranks = chosen.realistic
@@ -212,10 +212,10 @@ def evaluate_ranks(
         seed=seed,
         resamples=resamples,
         settings=dict(settings),
-        overall=Metrics.of(answer_ranks),
+        overall=Metrics.measure(answer_ranks),
         by_direction=_by_part(answer_ranks, queries.direction, DIRECTIONS),
         by_relation=_by_part(answer_ranks, queries.relation, packed.relations),
-        by_group=_by_part(answer_ranks, grouping.of(queries), grouping.labels),
+        by_group=_by_part(answer_ranks, grouping.groups_of(queries), grouping.labels),
         by_cardinality=_by_cardinality(answer_ranks, packed),
         interval=bootstrap_interval(reciprocal, queries.triple, seed=seed, resamples=resamples),
         paired=paired,
@@ -260,7 +260,7 @@ def _by_part(answer_ranks: AnswerRanks, part: npt.NDArray[Any], labels: Sequence
     order = np.argsort(part, kind="stable")
     present, begins = np.unique(part[order], return_index=True)
     parts = np.split(order, begins[1:])
-    return {labels[i]: Metrics.of(answer_ranks, index) for i, index in zip(present, parts, strict=True)}
+    return {labels[i]: Metrics.measure(answer_ranks, index) for i, index in zip(present, parts, strict=True)}
 
 
 def _by_cardinality(answer_ranks: AnswerRanks, packed: PackedRanks) -> dict[str, Metrics]:

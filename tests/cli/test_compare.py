@@ -12,7 +12,7 @@ import pytest
 
 from relens.cli import compare as compare_module
 from relens.errors import install_hint
-from relens.ranks.store import save
+from relens.packs.store import save_pack
 from tests import simulated
 from tests.cli.commands import fail, relens_process, succeed
 
@@ -159,7 +159,7 @@ def test_missing_splits_and_runs_are_named(run_path, tmp_path):
 def test_splits_of_two_data_sets_are_refused(run_path):
     test = simulated.packed("test")
     other = replace(test, provenance=replace(test.provenance, fingerprint="seed 6"))
-    save(other, run_path / "ranks" / "test")
+    save_pack(other, run_path / "ranks" / "test")
     fail(2, "the data sets of valid and test differ (seed 36 and seed 6)", "compare", run_path, "mean")
 
 

@@ -12,9 +12,10 @@ from relens.cli.device import pick_devices
 from relens.errors import InputError
 from relens.models.devices import current
 from relens.models.transe import TransE
+from relens.packs import export
 from relens.prediction import Ensemble
-from relens.ranks import export
-from relens.training import fit, ranking
+from relens.ranking import validation as ranking
+from relens.training import loop
 from tests.cli.commands import succeed
 from tests.pipeline.graph import write_ring
 
@@ -77,7 +78,7 @@ def scored_on(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", Current)
     monkeypatch.setattr(TransE, "score", watched)
-    for module in (export, fit, ranking):
+    for module in (export, loop, ranking):
         monkeypatch.setattr(module, "current", lambda device: current(torch.device("cuda:1")))
     return seen
 
@@ -125,7 +126,7 @@ def test_serving_makes_its_device_the_current_one_in_the_thread_that_predicts(ri
 
 def test_pykeens_models_make_their_device_the_current_one(monkeypatch):
     pytest.importorskip("pykeen", reason="needs PyKEEN: pip install 'relens[pykeen]'")
-    from relens.ranks.pykeen_models import PykeenIds, PykeenScorer
+    from relens.importers.pykeen import PykeenIds, PykeenScorer
     from tests.pykeen_folders import DATASET, other_ids
 
     seen = []

@@ -6,7 +6,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("pykeen", reason="needs PyKEEN: pip install 'relens[pykeen]'")
 
 from relens.ensemble.weights import EnsembleWeights
-from relens.run import Run
+from relens.runs import Run
 from tests.cli.commands import fail, succeed
 from tests.pykeen_folders import DATASET, save, train, write_graph
 

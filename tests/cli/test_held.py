@@ -2,7 +2,7 @@
 
 import pytest
 
-from relens.run import Run
+from relens.runs import Run
 from tests.cli.commands import fail, relens_process, succeed
 
 pytest.importorskip("fcntl", reason="this system has no such locks")

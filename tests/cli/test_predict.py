@@ -11,7 +11,7 @@ from tests.cli.commands import fail, relens_process, succeed
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 from relens.prediction import Ensemble  # noqa: E402
-from relens.run import MADE_BY  # noqa: E402
+from relens.runs import MADE_BY  # noqa: E402
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
 N = 12

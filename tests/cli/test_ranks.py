@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relens.cli import cli
-from relens.run import Run
+from relens.runs import Run
 from tests import authors_files, oracles, score_files
 
 

@@ -28,7 +28,7 @@ def test_curves_are_passed_on(run_path, monkeypatch):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         return folder / "index.html"
 
-    monkeypatch.setattr("relens.report.write_report", write)
+    monkeypatch.setattr("relens.reports.write_report", write)
     succeed("report", run_path, "--curves")
     succeed("report", run_path)
     assert asked == [(run_path, run_path / "report", True), (run_path, run_path / "report", False)]

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relens.run import Run
+from relens.runs import Run
 from tests.cli.commands import fail, succeed
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from tests.ogb_files import biokg_splits, write_biokg
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
@@ -49,19 +49,19 @@ def test_negatives_are_drawn_into_a_folder(ring):
     done = succeed("data", "sample-negatives", ring, "--per-query", 5, "--seed", 3)
     assert done.out.strip() == "ring-sampled-5"
     assert "relens rank RUN --candidates ring-sampled-5" in done.err
-    first = np.array(load("ring-sampled-5").candidates["test"].negatives)
+    first = np.array(load_dataset("ring-sampled-5").candidates["test"].negatives)
     assert first.shape == (4, 5)
     report = succeed("data", "sample-negatives", ring, "--per-query", 5, "--seed", 3, "-o", "again", "--json").json
     assert report["candidates"]["test"] == {
         "queries": 4, "per_query": 5, "short_queries": 0, "source": "sampled by relens: 5 per query, seed 3",
     }  # fmt: skip
-    assert report["fingerprint"] == load(ring).fingerprint
-    assert np.array_equal(load("again").candidates["test"].negatives, first)
+    assert report["fingerprint"] == load_dataset(ring).fingerprint
+    assert np.array_equal(load_dataset("again").candidates["test"].negatives, first)
     for name in ("candidates.json", "test_candidates.npy", "valid_candidates.npy", "train.txt.gz"):
         assert Path("again", name).read_bytes() == Path("ring-sampled-5", name).read_bytes(), name
     fail(2, "again exists already: pass --force to replace it", "data", "sample-negatives", ring, "-o", "again")
     succeed("data", "sample-negatives", ring, "--per-query", 5, "--seed", 4, "-o", "again", "--force")
-    assert not np.array_equal(load("again").candidates["test"].negatives, first)
+    assert not np.array_equal(load_dataset("again").candidates["test"].negatives, first)
 
 
 def test_too_few_entities_are_mentioned(ring):

@@ -15,13 +15,13 @@ from relens.cli.cluster import JOURNAL
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import PackedRanks, Provenance
-from relens.ranks.packing import pack_ranks
-from relens.ranks.store import assemble
+from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.packing import pack_ranks
+from relens.packs.store import assemble
 from tests import simulated
 from tests.cli.commands import Outcome, fail, relens, relens_process, succeed
-from tests.ensemble.clusters import start
+from tests.clusters.clusters import start
 
 QUICK = ("--input", "rank", "--regularise", "none", "--jobs", "1")
 
@@ -226,9 +226,9 @@ def test_an_interrupt_leaves_the_old_weights(run_path, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_module, "fit", interrupted)
+    monkeypatch.setattr(search_module, "search_weights", interrupted)
     fail(130, "interrupted; nothing half-written was left behind", "search", run_path, "--name", "x")
-    monkeypatch.setattr(search_module, "fit", _raise_disk)
+    monkeypatch.setattr(search_module, "search_weights", _raise_disk)
     fail(1, "relens: error: cannot write it", "search", run_path, "--name", "x")
     monkeypatch.undo()
     monkeypatch.setattr(EnsembleWeights, "to_json", interrupted)
@@ -321,7 +321,7 @@ def test_a_cluster_finds_the_same_and_leaves_no_journal(run_path, tmp_path, monk
     with start("dask", tmp_path) as running:
         options = ("--backend", "dask", "--address", running.address)
         found = searched(run_path, *options)
-        monkeypatch.setattr("relens.ensemble.cluster.__version__", "0.0.1")
+        monkeypatch.setattr("relens.clusters.engines.__version__", "0.0.1")
         message = f"have relens {relens_version}, this is 0.0.1: results could differ. Install the same version"
         fail(2, message, "search", run_path, *options)
     assert found == searched(run_path)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from relens.run import MADE_BY
+from relens.runs import MADE_BY
 from tests.cli.commands import fail, succeed
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")

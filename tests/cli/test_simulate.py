@@ -9,9 +9,9 @@ import pytest
 
 from relens.cli import simulate as simulate_module
 from relens.comparison import compare
-from relens.ranks.simulate import Simulation
-from relens.ranks.store import save
-from relens.run import Run
+from relens.packs.simulation import Simulation
+from relens.packs.store import save_pack
+from relens.runs import Run
 from tests import simulated
 from tests.cli.commands import fail, succeed
 
@@ -76,7 +76,7 @@ def test_an_earlier_simulation_is_replaced(small):
 def test_ranks_that_are_not_simulated_are_never_replaced(small):
     mine = Run.create("mine", "wn18rr")
     before = simulated.packed("valid")
-    save(before, mine.ranks_path("valid"))
+    save_pack(before, mine.ranks_path("valid"))
     fail(2, "mine holds ranks that are not simulated: choose another place with --run", "simulate", "--run", "mine")
     assert Run.open("mine").ranks("valid").provenance == before.provenance
     (small / "papers").mkdir()
@@ -89,7 +89,7 @@ def test_an_interrupt_leaves_no_half_written_run(small, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate_module, "save", interrupted)
+    monkeypatch.setattr(simulate_module, "save_pack", interrupted)
     fail(130, "interrupted; nothing half-written was left behind", "simulate", "--run", "r")
     assert list(small.iterdir()) == []
 

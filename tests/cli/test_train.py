@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import relens
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.files import locked
-from relens.run import Run
+from relens.runs import Run
 from tests.cli.commands import fail, succeed
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 from relens.data.dataset import read_folder
-from relens.training.ranking import mean_reciprocal_rank
+from relens.ranking.validation import mean_reciprocal_rank
 from relens.training.trained import TrainedModel
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from relens.data import catalog, download
-from relens.data.catalog import CATALOG, Entry, cache_folder, find, import_folder, imported, load, load_entry, locate
+from relens.data.catalog import (
+    CATALOG,
+    Entry,
+    cache_folder,
+    find,
+    import_folder,
+    imported,
+    load_dataset,
+    load_entry,
+    locate,
+)
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.data.statistics import describe
 from relens.errors import DatasetError, InputError, RelensError
@@ -111,8 +121,8 @@ def remote_toy(site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Entry
 def test_folder_wins_over_a_name(toy: Entry, tmp_path: Path) -> None:
     other = Dataset.from_labels("x", train=TEST)
     put(tmp_path / "toy", other)
-    assert load("toy").fingerprint == other.fingerprint
-    assert load(tmp_path / "toy").fingerprint == other.fingerprint
+    assert load_dataset("toy").fingerprint == other.fingerprint
+    assert load_dataset(tmp_path / "toy").fingerprint == other.fingerprint
     with pytest.raises(DatasetError, match="toy is not on this machine"):
         load_entry(toy, offline=True)
 
@@ -121,10 +131,10 @@ def test_data_folder_comes_before_the_cache_whatever_the_case(
     toy: Entry, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = put(home / "data" / "TOY")
-    assert load("Toy").folder == cached
+    assert load_dataset("Toy").folder == cached
     mine = put(tmp_path / "shelf" / "tOy")
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "shelf"))
-    dataset = load("TOY")
+    dataset = load_dataset("TOY")
     assert dataset.folder == mine
     assert dataset.name == "toy"
 
@@ -139,12 +149,12 @@ def test_cache_lies_in_the_home_folder_unless_told(monkeypatch: pytest.MonkeyPat
 def test_data_folder_that_is_not_one_is_refused(toy: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELENS_DATA", "nowhere")
     with pytest.raises(DatasetError, match="RELENS_DATA is 'nowhere', which is not a folder: set it to the parent"):
-        load("toy")
+        load_dataset("toy")
 
 
 def test_unknown_name_gets_the_nearest_one() -> None:
     with pytest.raises(DatasetError, match=r"no data set 'wn18r': it is neither a folder .* did you mean 'wn18rr'"):
-        load("wn18r")
+        load_dataset("wn18r")
 
 
 # What a name promises.
@@ -158,13 +168,13 @@ def test_content_under_a_known_name_is_checked(toy: Entry, home: Path) -> None:
         rf"found 4 entities, 2 relations, 2 train, 1 valid, 1 test, fingerprint {other.fingerprint}, read from {folder}"
     )
     with pytest.raises(DatasetError, match=message):
-        load("toy")
+        load_dataset("toy")
 
 
 def test_same_counts_with_other_content_are_refused(toy: Entry, home: Path) -> None:
     put(home / "data" / "TOY", Dataset.from_labels("x", train=FACTS + TRAIN, valid=[("c", "likes", "b")], test=TEST))
     with pytest.raises(DatasetError, match="what was found is not toy"):
-        load("toy")
+        load_dataset("toy")
 
 
 def test_catalogue_is_coherent() -> None:
@@ -182,13 +192,13 @@ def test_catalogue_is_coherent() -> None:
 
 
 def test_missing_data_set_is_fetched_once(remote_toy: Entry, site: tuple[Path, str], home: Path) -> None:
-    dataset = load("toy")
+    dataset = load_dataset("toy")
     assert dataset.fingerprint == TOY.fingerprint
     assert dataset.folder == home / "data" / "TOY"
     assert sorted(file.name for file in dataset.folder.iterdir()) == ["test.txt", "train.txt", "valid.txt"]
     assert (dataset.folder / "train.txt").read_text(encoding="utf-8") == "b\tlikes\ta\na\tlikes\tc\nc\tknows\tb\n"
     shutil.rmtree(site[0])
-    assert load("toy", offline=True).fingerprint == TOY.fingerprint
+    assert load_dataset("toy", offline=True).fingerprint == TOY.fingerprint
 
 
 def test_other_content_at_the_address_leaves_nothing_behind(
@@ -196,7 +206,7 @@ def test_other_content_at_the_address_leaves_nothing_behind(
 ) -> None:
     (site[0] / "valid.txt").write_text("c\tlikes\tb\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=rf"not toy\. Expected .* read from {site[1]}/facts\.txt {site[1]}/train"):
-        load("toy")
+        load_dataset("toy")
     assert list((home / "data").iterdir()) == []
 
 
@@ -207,21 +217,21 @@ def test_failed_fetch_says_what_to_put_where(remote_toy: Entry, site: tuple[Path
         rf"{site[1]}/train\.txt\), valid\.txt .* into {home}/data/TOY, or set RELENS_DATA to a folder that holds TOY"
     )
     with pytest.raises(RelensError, match=message) as caught:
-        load("toy")
+        load_dataset("toy")
     assert not isinstance(caught.value, InputError)
     assert list((home / "data").iterdir()) == []
 
 
 def test_offline_never_fetches(remote_toy: Entry, home: Path) -> None:
     with pytest.raises(DatasetError, match=r"toy is not on this machine and fetching was switched off\. Put train"):
-        load("toy", offline=True)
+        load_dataset("toy", offline=True)
     assert not home.exists()
 
 
 def test_data_set_without_an_address_is_asked_for_by_hand(toy: Entry, home: Path) -> None:
     message = rf"no address is known to fetch it from\. Put train\.txt, valid\.txt, test\.txt into {home}/data/TOY"
     with pytest.raises(DatasetError, match=message):
-        load("toy")
+        load_dataset("toy")
 
 
 def test_unreachable_server_is_reported_by_address() -> None:
@@ -300,7 +310,7 @@ def test_imported_folder_is_known_by_its_name(tmp_path: Path, home: Path) -> Non
     entry = import_folder(source, "Kin-2.0")
     shutil.rmtree(source)
     assert entry == find("KIN-2.0") == imported()["kin-2.0"]
-    dataset = load("kin-2.0", offline=True)
+    dataset = load_dataset("kin-2.0", offline=True)
     assert dataset.name == "kin-2.0"
     assert dataset.folder == home / "data" / "kin-2.0" == locate(entry)
     assert dataset.fingerprint == TOY.fingerprint
@@ -317,7 +327,7 @@ def test_imported_content_is_checked_against_its_record(tmp_path: Path, home: Pa
     import_folder(put(tmp_path / "mine"), "kin")
     write_folder(Dataset.from_labels("x", train=FACTS), home / "data" / "kin")
     with pytest.raises(DatasetError, match=rf"not kin\. Expected .*{TOY.fingerprint}; found 3 entities"):
-        load("kin")
+        load_dataset("kin")
 
 
 def test_imported_name_is_not_looked_for_in_the_data_folder(
@@ -326,7 +336,7 @@ def test_imported_name_is_not_looked_for_in_the_data_folder(
     import_folder(put(tmp_path / "mine"), "kin")
     put(tmp_path / "shelf" / "kin", Dataset.from_labels("x", train=FACTS))
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "shelf"))
-    assert load("kin").folder == home / "data" / "kin"
+    assert load_dataset("kin").folder == home / "data" / "kin"
 
 
 def test_import_replaces_only_by_force(tmp_path: Path) -> None:
@@ -335,9 +345,9 @@ def test_import_replaces_only_by_force(tmp_path: Path) -> None:
     second = put(tmp_path / "two", other)
     with pytest.raises(DatasetError, match="kin exists already: pass --force to replace it, or choose another --name"):
         import_folder(second, "KIN")
-    assert load("kin").fingerprint == TOY.fingerprint
+    assert load_dataset("kin").fingerprint == TOY.fingerprint
     import_folder(second, "KIN", force=True)
-    assert load("kin").fingerprint == other.fingerprint
+    assert load_dataset("kin").fingerprint == other.fingerprint
 
 
 def test_import_never_replaces_what_it_did_not_write(tmp_path: Path, home: Path) -> None:
@@ -370,7 +380,7 @@ def test_damaged_record_is_named(tmp_path: Path, home: Path, record: dict[str, o
     with pytest.raises(
         DatasetError, match=r"imported\.json lacks counts or a fingerprint\. Import .*--name kin --force"
     ):
-        load("kin")
+        load_dataset("kin")
     assert find("umls").name == "umls"
 
 
@@ -387,7 +397,7 @@ UNSEEN = {"wn18rr": (210, 210), "fb15k-237": (9, 28), "nell-995": (102, 0), "uml
 @pytest.mark.parametrize("name", list(UNSEEN))
 def test_published_data_set_is_what_the_catalogue_promises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELENS_DATA", str(SHELF))
-    dataset = load(name, offline=True)
+    dataset = load_dataset(name, offline=True)
     facts = describe(dataset)
     assert dataset.counts == CATALOG[name].counts
     assert facts["duplicates"] == {"within_splits": 0, "across_splits": 0}
@@ -398,7 +408,7 @@ def test_published_data_set_is_what_the_catalogue_promises(name: str, monkeypatc
 def test_published_data_set_survives_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
     source = locate_published("umls", monkeypatch)
     import_folder(source, "copy")
-    assert load("copy").fingerprint == read_folder(source).fingerprint == CATALOG["umls"].fingerprint
+    assert load_dataset("copy").fingerprint == read_folder(source).fingerprint == CATALOG["umls"].fingerprint
 
 
 def locate_published(name: str, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -240,7 +240,7 @@ def test_damaged_gzip(folder: Path, damage) -> None:
 
 
 def test_vocabulary_maps_labels_and_ids() -> None:
-    vocabulary = Vocabulary.of("entity", ["b", "a", "b"])
+    vocabulary = Vocabulary.from_labels("entity", ["b", "a", "b"])
     assert vocabulary.labels == ("a", "b")
     assert len(vocabulary) == 2
     assert vocabulary.id_of("b") == 1
@@ -250,7 +250,7 @@ def test_vocabulary_maps_labels_and_ids() -> None:
 
 
 def test_unknown_label_gets_the_nearest_ones() -> None:
-    vocabulary = Vocabulary.of("relation", ["likes", "knows"])
+    vocabulary = Vocabulary.from_labels("relation", ["likes", "knows"])
     with pytest.raises(DatasetError, match="unknown relation 'liked'; did you mean 'likes'"):
         vocabulary.id_of("liked")
     with pytest.raises(DatasetError, match="unknown relation 'zzz'; known are 'knows', 'likes'"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.negatives import sample_negatives, write_sampled
 from relens.errors import DatasetError
@@ -76,7 +76,7 @@ def test_none_per_query_is_refused():
 def test_the_folder_is_a_data_set_with_candidates(tmp_path):
     dataset = graph()
     written = write_sampled(dataset, tmp_path / "sampled", 5, seed=2)
-    found = load(tmp_path / "sampled")
+    found = load_dataset(tmp_path / "sampled")
     assert found.name == "sampled"
     assert found.fingerprint == dataset.fingerprint == written.fingerprint
     assert found.entities == dataset.entities
@@ -90,9 +90,9 @@ def test_only_its_own_folders_are_replaced(tmp_path):
     write_sampled(dataset, tmp_path / "sampled", 5)
     with pytest.raises(DatasetError, match="exists already: pass --force to replace it, or choose another folder"):
         write_sampled(dataset, tmp_path / "sampled", 6)
-    assert load(tmp_path / "sampled").candidates["test"].per_query == 5
+    assert load_dataset(tmp_path / "sampled").candidates["test"].per_query == 5
     write_sampled(dataset, tmp_path / "sampled", 6, force=True)
-    assert load(tmp_path / "sampled").candidates["test"].per_query == 6
+    assert load_dataset(tmp_path / "sampled").candidates["test"].per_query == 6
     (tmp_path / "precious").mkdir()
     with pytest.raises(DatasetError, match="exists already: choose another folder with -o"):
         write_sampled(dataset, tmp_path / "precious", 5, force=True)

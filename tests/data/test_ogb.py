@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
 
 from relens.data import ogb
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.ogb import is_ogb, read_ogb
 from relens.data.queries import HEAD, TAIL
@@ -109,9 +109,9 @@ def test_a_folder_in_ogbs_layout_is_a_data_set_anywhere(tmp_path):
     folder = write_wikikg(tmp_path)
     assert is_ogb(folder)
     assert not is_ogb(tmp_path)
-    agrees(load(folder), wikikg_splits())
+    agrees(load_dataset(folder), wikikg_splits())
     renamed = folder.rename(tmp_path / "mine")
-    assert load(str(renamed)).name == "mine"
+    assert load_dataset(str(renamed)).name == "mine"
 
 
 def test_without_mapping_relations_are_numbers_and_entities_have_no_names(tmp_path):

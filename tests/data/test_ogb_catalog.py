@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
 
 from relens.data import download
-from relens.data.catalog import CATALOG, Entry, import_folder, load, load_entry, origin
+from relens.data.catalog import CATALOG, Entry, import_folder, load_dataset, load_entry, origin
 from relens.data.negatives import write_sampled
 from relens.errors import DatasetError, RelensError
 from tests.data.test_catalog import serving
@@ -83,13 +83,13 @@ def test_absent_files_say_where_they_belong_and_where_they_come_from(home, name,
         rf"{re.escape(str(home / 'data' / folder))}; or set RELENS_DATA to a folder that holds {folder}"
     )
     with pytest.raises(DatasetError, match=message):
-        load(name, offline=True)
+        load_dataset(name, offline=True)
 
 
 def test_they_are_found_in_ogbs_own_root(small, tmp_path, monkeypatch):
     write_biokg(tmp_path / "dataset")
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
-    dataset = load("OGBL-biokg", offline=True)
+    dataset = load_dataset("OGBL-biokg", offline=True)
     assert dataset.name == "ogbl-biokg"
     assert dataset.counts == COUNTS
     assert set(dataset.candidates) == {"valid", "test"}
@@ -100,18 +100,18 @@ def test_other_counts_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
     message = r"what was found is not ogbl-wikikg2\. Expected 2,500,604 entities, .*; found 30 entities, 4 rel"
     with pytest.raises(DatasetError, match=message):
-        load("ogbl-wikikg2", offline=True)
+        load_dataset("ogbl-wikikg2", offline=True)
 
 
 def test_a_folder_of_that_name_without_splits_is_refused(tmp_path, monkeypatch):
     (tmp_path / "dataset" / "ogbl_biokg").mkdir(parents=True)
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
     with pytest.raises(DatasetError, match=r"ogbl_biokg has no split/\*/\*\.pt: expected OGB's layout\. Unpack"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
 
 
 def test_the_archive_is_fetched_unpacked_and_read_once(remote, site, home):
-    dataset = load("ogbl-biokg")
+    dataset = load_dataset("ogbl-biokg")
     folder = home / "data" / "ogbl_biokg"
     assert dataset.folder == folder
     assert dataset.counts == COUNTS
@@ -119,14 +119,14 @@ def test_the_archive_is_fetched_unpacked_and_read_once(remote, site, home):
         "RELEASE_v1.txt", "mapping", "raw", "relens", "split",
     ]  # fmt: skip
     (site[0] / "biokg.zip").unlink()
-    assert load("ogbl-biokg", offline=True).fingerprint == dataset.fingerprint
+    assert load_dataset("ogbl-biokg", offline=True).fingerprint == dataset.fingerprint
 
 
 def test_an_archive_that_is_cut_short_leaves_nothing(remote, site, home):
     archive = site[0] / "biokg.zip"
     archive.write_bytes(archive.read_bytes()[:-300])
     with pytest.raises(RelensError, match=r"biokg\.zip sent is not a whole zip archive .*Unpack biokg\.zip, which OGB"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
     assert list((home / "data").iterdir()) == []
 
 
@@ -138,7 +138,7 @@ def test_an_archive_of_something_else_leaves_nothing(remote, site, home, tmp_pat
     with pytest.raises(
         DatasetError, match=r"not ogbl-biokg\. .* found .* 9 train, .* read from http://127.*biokg\.zip"
     ):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
     assert list((home / "data").iterdir()) == []
 
 
@@ -147,7 +147,7 @@ def test_an_archive_cannot_write_elsewhere(remote, site, home, name):
     with zipfile.ZipFile(site[0] / "biokg.zip", "a") as archive:
         archive.writestr(name, "gotcha")
     with pytest.raises(RelensError, match="would be written outside of"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
     assert not list(home.rglob("outside"))
     assert list((home / "data").iterdir()) == []
 
@@ -155,10 +155,10 @@ def test_an_archive_cannot_write_elsewhere(remote, site, home, name):
 def test_an_archive_that_is_too_large_or_not_there_is_reported(remote, site, monkeypatch):
     monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(RelensError, match=r"sends more than 100 bytes, too many for a data set\. Unpack biokg\.zip"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
     (site[0] / "biokg.zip").unlink()
     with pytest.raises(RelensError, match=r"cannot fetch http://127.*biokg\.zip: HTTP Error 404.*\. Unpack biokg\.zip"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
 
 
 def test_repeats_are_kept_for_ogbs_data_only(small, tmp_path, monkeypatch):
@@ -167,9 +167,9 @@ def test_repeats_are_kept_for_ogbs_data_only(small, tmp_path, monkeypatch):
     write_biokg(tmp_path / "dataset", splits)
     monkeypatch.setenv("RELENS_DATA", str(tmp_path / "dataset"))
     with pytest.raises(DatasetError, match=r"occurs more than once .*`relens data get NAME --keep-repeats`"):
-        load("ogbl-biokg")
+        load_dataset("ogbl-biokg")
     assert load_entry(small, keep_repeats=True).counts == COUNTS
-    assert load("ogbl-biokg").counts == COUNTS
+    assert load_dataset("ogbl-biokg").counts == COUNTS
     with pytest.raises(DatasetError, match="patterns has no negatives of OGB: --keep-repeats is for"):
         load_entry(CATALOG["patterns"], keep_repeats=True)
 
@@ -179,11 +179,11 @@ def test_an_ogb_folder_is_not_imported_but_used_where_it_is(tmp_path):
     with pytest.raises(DatasetError, match="is in OGB's layout and is read where it is: give the folder itself"):
         import_folder(folder, "mine")
     assert origin(str(folder)) == str(folder.resolve())
-    assert len(load(origin(str(folder))).test) == len(wikikg_splits()["test"]["head"])
+    assert len(load_dataset(origin(str(folder))).test) == len(wikikg_splits()["test"]["head"])
 
 
 def test_an_imported_data_set_keeps_its_candidates(tmp_path):
     write_sampled(graph(), tmp_path / "sampled", 4)
     import_folder(tmp_path / "sampled", "mine")
-    found = load("mine")
-    assert found.candidates["test"].negatives.tolist() == load("sampled").candidates["test"].negatives.tolist()
+    found = load_dataset("mine")
+    assert found.candidates["test"].negatives.tolist() == load_dataset("sampled").candidates["test"].negatives.tolist()

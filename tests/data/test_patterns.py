@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relens.cli.data import data
-from relens.data.catalog import CATALOG, load, locate
+from relens.data.catalog import CATALOG, load_dataset, locate
 from relens.data.dataset import Dataset
 from relens.data.patterns import PATTERN_OF, patterns
 from relens.data.statistics import cardinality_classes, describe
@@ -248,7 +248,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_catalogue_generates_it(home: Path) -> None:
-    dataset = load("Patterns", offline=True)
+    dataset = load_dataset("Patterns", offline=True)
     assert dataset.name == "patterns"
     assert dataset.folder is None
     assert dataset.fingerprint == CATALOG["patterns"].fingerprint == patterns(0).fingerprint
@@ -256,7 +256,7 @@ def test_catalogue_generates_it(home: Path) -> None:
     assert locate(CATALOG["patterns"]) is None
     assert list(home.iterdir()) == []
     with pytest.raises(DatasetError, match="did you mean 'patterns'"):
-        load("pattern")
+        load_dataset("pattern")
 
 
 @pytest.mark.usefixtures("home")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from relens.data.queries import Queries
 from relens.ensemble.pairs import Pairs
-from relens.ranks.manifest import PackHeader
-from relens.ranks.packed import PackedRanks, Provenance
-from relens.ranks.packing import MAX_GAP, pack_ranks, pack_scores
-from relens.ranks.store import assemble
+from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.packing import MAX_GAP, pack_ranks, pack_scores
+from relens.packs.store import assemble
 from tests import oracles, strategies
 
 NAMES = ("rank", "log", "sqrt", "rrf", "score")

@@ -11,7 +11,7 @@ from relens.ensemble import baselines
 from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
 from relens.ensemble.grid import to_grid
 from relens.errors import MissingExtraError
-from relens.ranks.simulate import Simulation
+from relens.packs.simulation import Simulation
 from relens.seeding import generator
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from relens.ensemble import crossval
 from relens.ensemble.crossval import FOLDS, choose, folds, split_by_group
 from relens.ensemble.grid import WEIGHT_LIMIT
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.pairs import Pairs
+from relens.packs.thinning import ContestedViews
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, Recorder, random_case
 
@@ -105,7 +106,9 @@ def test_no_held_out_query_influences_the_fit_of_its_fold(monkeypatch, name):
             for record in seen.values():
                 record.clear()
             sums.append(
-                crossval._held_out_sums(Views(version), group_of(packed), fold == f, name, (0.0, 5.0, math.inf), 1)
+                crossval._held_out_sums(
+                    ContestedViews(version), group_of(packed), fold == f, name, (0.0, 5.0, math.inf), 1
+                )
             )
             fits.append({key: list(value) for key, value in seen.items()})
         assert fits[0] == fits[1]
@@ -126,7 +129,7 @@ def test_held_out_sums_are_those_of_the_shrunk_weights(monkeypatch):
     assert (group == 1).any()
     seen = spy_on_fits(monkeypatch)
     kappas = (0.0, 4.0, math.inf)
-    sums = crossval._held_out_sums(Views(packed), group, held_out, "rank", kappas, 1)
+    sums = crossval._held_out_sums(ContestedViews(packed), group, held_out, "rank", kappas, 1)
     ((common, *own),) = seen["weights"]
     searched = sorted({int(g) for g in group[~held_out]})
     for kappa, total, (queries, table) in zip(kappas, sums, seen["ranked"], strict=True):
@@ -152,7 +155,7 @@ def test_the_choice_is_the_best_cross_validated_score_and_can_be_repeated():
     packed = random_case(7, n_queries=24, n_candidates=15).packed
     inputs, kappas = NAMES, (0.0, 10.0, math.inf)
     progress = Recorder()
-    choice = choose(Views(packed), group_of(packed), inputs, kappas, seed=3, progress=progress)
+    choice = choose(ContestedViews(packed), group_of(packed), inputs, kappas, seed=3, progress=progress)
     assert list(choice.scores) == list(inputs)
     assert all(list(row) == list(kappas) for row in choice.scores.values())
     flat = {(name, kappa): score for name, row in choice.scores.items() for kappa, score in row.items()}
@@ -161,16 +164,16 @@ def test_the_choice_is_the_best_cross_validated_score_and_can_be_repeated():
     best = [at for at, score in flat.items() if score == max(flat.values())]
     assert (choice.input, choice.kappa) == max((at for at in best if at[0] == best[0][0]), key=lambda at: at[1])
     assert [(d, t, sum(done)) for d, t, done in progress.tasks] == [("cross-validation", 25, 25)]
-    assert choose(Views(packed, 3), group_of(packed), inputs, kappas, seed=3, jobs=3) == choice
+    assert choose(ContestedViews(packed, 3), group_of(packed), inputs, kappas, seed=3, jobs=3) == choice
 
 
 @pytest.mark.kernels
 def test_scores_are_means_of_held_out_sums_over_all_queries():
     packed = random_case(8, n_queries=12, n_candidates=10).packed
     group, fold = group_of(packed), folds(packed.queries.triple, 1)
-    choice = choose(Views(packed), group, ["rank"], (0.0, math.inf), seed=1)
+    choice = choose(ContestedViews(packed), group, ["rank"], (0.0, math.inf), seed=1)
     sums = sum(
-        crossval._held_out_sums(Views(packed), group, fold == f, "rank", (0.0, math.inf), 1)
+        crossval._held_out_sums(ContestedViews(packed), group, fold == f, "rank", (0.0, math.inf), 1)
         for f in range(fold.max() + 1)
     )
     assert list(choice.scores["rank"].values()) == pytest.approx((sums / 12).tolist(), rel=1e-12)
@@ -179,7 +182,7 @@ def test_scores_are_means_of_held_out_sums_over_all_queries():
 def test_equal_scores_go_to_the_first_input_and_the_largest_strength():
     """One model: every input and every strength gives the same ranks."""
     packed = random_case(1, n_models=1, n_queries=12).packed
-    choice = choose(Views(packed), group_of(packed), ["sqrt", "rank"], (3.0, 10.0, math.inf))
+    choice = choose(ContestedViews(packed), group_of(packed), ["sqrt", "rank"], (3.0, 10.0, math.inf))
     assert (choice.input, choice.kappa) == ("sqrt", math.inf)
     assert len({score for row in choice.scores.values() for score in row.values()}) == 1
 
@@ -187,14 +190,14 @@ def test_equal_scores_go_to_the_first_input_and_the_largest_strength():
 def test_infinite_shrinkage_alone_searches_no_group(monkeypatch):
     packed = random_case(2, n_queries=12).packed
     seen = spy_on_fits(monkeypatch)
-    choice = choose(Views(packed), group_of(packed), ["rank", "log"], (math.inf,))
+    choice = choose(ContestedViews(packed), group_of(packed), ["rank", "log"], (math.inf,))
     assert all(len(weights) == 1 for weights in seen["weights"])
     assert choice.kappa == math.inf
 
 
 def test_a_single_triple_leaves_nothing_to_hold_out():
     packed = random_case(2, n_queries=2).packed
-    choice = choose(Views(packed), group_of(packed), ["log", "rank"], (3.0, 10.0))
+    choice = choose(ContestedViews(packed), group_of(packed), ["log", "rank"], (3.0, 10.0))
     assert (choice.input, choice.kappa, choice.scores) == ("log", 10.0, {})
 
 
@@ -203,20 +206,20 @@ def test_scores_that_differ_by_rounding_alone_are_equal(monkeypatch):
     monkeypatch.setattr(crossval, "_held_out_sums", lambda *_: np.array(next(sums)))
     monkeypatch.setattr(crossval, "folds", lambda triple, seed: np.repeat([0, 1], [1, len(triple) - 1]))
     packed = random_case(2, n_queries=4).packed
-    choice = choose(Views(packed), group_of(packed), ["rank"], (0.0, 10.0, math.inf))
+    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (0.0, 10.0, math.inf))
     assert choice.kappa == 10.0
 
 
 def test_two_triples_make_two_folds():
     packed = random_case(2, n_queries=4).packed
-    choice = choose(Views(packed), group_of(packed), ["rank"], (0.0, 10.0))
+    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (0.0, 10.0))
     assert choice.scores.keys() == {"rank"}
 
 
 def test_a_single_option_needs_no_trying(monkeypatch):
     monkeypatch.setattr(crossval, "sweep_groups", None)
     packed = random_case(2, n_queries=12).packed
-    choice = choose(Views(packed), group_of(packed), ["rank"], (10.0,))
+    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (10.0,))
     assert (choice.input, choice.kappa, choice.scores) == ("rank", 10.0, {})
 
 
@@ -225,8 +228,8 @@ def test_wide_views_of_some_queries_do_not_depend_on_the_others():
     """Thinning happens query by query, so that a view made once for all folds leaks nothing."""
     packed = random_case(3, n_queries=6, n_candidates=60, levels=None).packed
     some = np.array([1, 4])
-    together = Pairs.gather(packed, Views(packed).wide, some, "rank")
+    together = Pairs.gather(packed, ContestedViews(packed).wide, some, "rank")
     apart = packed.select_queries(some)
-    alone = Pairs.gather(apart, Views(apart).wide, np.arange(2), "rank")
+    alone = Pairs.gather(apart, ContestedViews(apart).wide, np.arange(2), "rank")
     for field in ("advantage", "offsets", "floor", "multiplicity"):
         assert np.array_equal(getattr(together, field), getattr(alone, field))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
 from relens.ensemble.grid import WEIGHT_LIMIT
 from relens.ensemble.weights import EnsembleWeights
@@ -35,7 +35,7 @@ def weights_of(grouping: Grouping, table: object, own: object = None, fallback: 
         table=rows,
         own=has_own,
         fallback=np.array(fallback, dtype=np.int64),
-        support=np.bincount(grouping.of(VALID.queries), minlength=len(grouping)),
+        support=np.bincount(grouping.groups_of(VALID.queries), minlength=len(grouping)),
         dataset=(VALID.provenance.dataset, VALID.provenance.fingerprint),
     )
 
@@ -128,8 +128,8 @@ def test_a_grouping_from_a_file_leaves_as_relation_and_direction(tmp_path):
     export_npy(weights, tmp_path / "w.npy")
     again = import_npy(tmp_path / "w.npy", VALID, MODELS)
     assert again.grouping.scheme == "relation-direction"
-    group = again.grouping.of(VALID.queries)
-    assert np.allclose(again.normalised()[group], weights.normalised()[grouping.of(VALID.queries)], atol=1e-6)
+    group = again.grouping.groups_of(VALID.queries)
+    assert np.allclose(again.normalised()[group], weights.normalised()[grouping.groups_of(VALID.queries)], atol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, R - 1, R, R + 1, 2 * R - 1, 2 * R])

@@ -18,7 +18,7 @@ from relens.ensemble.inputs import (
     cost_table,
 )
 from relens.errors import InputError, RanksError
-from relens.ranks.packing import MAX_GAP
+from relens.packs.packing import MAX_GAP
 from tests.ensemble.cases import random_case, without_gaps
 
 TABLES = ("rank", "log", "sqrt", "rrf")

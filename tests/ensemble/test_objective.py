@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relens.ensemble import objective
 from relens.ensemble.grid import uniform, vertices
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
-from relens.ranks.metrics import hits, mrr
+from relens.ranking.answer_ranks import hits, mrr
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case, rank_cases

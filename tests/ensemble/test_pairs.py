@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.ensemble.pairs import FINE, WIDE, Pairs, View, Views
+from relens.ensemble.pairs import Pairs
+from relens.packs.thinning import FINE, WIDE, ContestedView, ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case
@@ -44,7 +45,7 @@ def pairs_of(pairs, at):
 def test_lossless_pairs_are_everything(data, name):
     packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=6)), dtype=np.int64)
-    view = View.lossless(packed)
+    view = ContestedView.lossless(packed)
     pairs = Pairs.gather(packed, view, queries, name)
     assert pairs.advantage.dtype == np.int32
     assert pairs.advantage.shape == (packed.n_models, pairs.n_pairs)
@@ -60,7 +61,7 @@ def test_lossless_pairs_are_everything(data, name):
 def test_lossless_pairs_value_weights_like_the_dense_oracle(data, name):
     case = data.draw(cases())
     weights = data.draw(strategies.weights(case.packed.n_models))
-    pairs = Pairs.gather(case.packed, View.lossless(case.packed), case.everything, name)
+    pairs = Pairs.gather(case.packed, ContestedView.lossless(case.packed), case.everything, name)
     assert oracles.value_of_pairs(pairs, weights) == oracles.reciprocal_sum(case, case.everything, weights, name)
 
 
@@ -69,7 +70,7 @@ def test_lossless_pairs_value_weights_like_the_dense_oracle(data, name):
 def test_thinned_pairs_keep_the_best_and_a_sample_that_stands_for_the_rest(data, name, keep, sample, jobs):
     packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=5)), dtype=np.int64)
-    view = View.thinned(packed, keep=keep, sample=sample, jobs=jobs)
+    view = ContestedView.thinned(packed, keep=keep, sample=sample, jobs=jobs)
     pairs = Pairs.gather(packed, view, queries, name)
     assert pairs.n_pairs == view.n_pairs(queries)
     for at, q in enumerate(queries):
@@ -98,7 +99,7 @@ def test_thinned_and_whole_queries_side_by_side():
         model[[1, 4], 4:] = -1.0  # few candidates of these queries are contested
     packed = pack(values, [0] * 6).packed
     queries = np.array([4, 0, 1, 5, 0])
-    view = View.thinned(packed, keep=3, sample=2)
+    view = ContestedView.thinned(packed, keep=3, sample=2)
     for name in NAMES:
         pairs = Pairs.gather(packed, view, queries, name)
         assert np.diff(pairs.offsets).tolist() == [min(5, len(advantages(packed, q, name))) for q in queries]
@@ -117,7 +118,7 @@ def test_the_number_of_threads_changes_no_view(jobs):
         model[[0, 1, 4, 8], 1:] = -1.0  # nothing contested at either end
     packed = pack(values, [0] * 9).packed
     assert np.diff(packed.offsets)[[0, 1, 4, 8]].tolist() == [0] * 4
-    one, many = (View.thinned(packed, keep=2, sample=2, jobs=j) for j in (1, jobs))
+    one, many = (ContestedView.thinned(packed, keep=2, sample=2, jobs=j) for j in (1, jobs))
     for field in ("offsets", "rows", "multiplicity"):
         assert np.array_equal(getattr(one, field), getattr(many, field))
 
@@ -125,7 +126,7 @@ def test_the_number_of_threads_changes_no_view(jobs):
 def test_no_contested_candidates_and_no_queries():
     packed = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0]).packed
     for name in NAMES:
-        for view in (View.lossless(packed), View.thinned(packed, keep=1, sample=1, jobs=2)):
+        for view in (ContestedView.lossless(packed), ContestedView.thinned(packed, keep=1, sample=1, jobs=2)):
             pairs = Pairs.gather(packed, view, np.arange(2), name)
             assert (pairs.n_pairs, pairs.floor.tolist()) == (0, [2, 6])
             none = Pairs.gather(packed, view, np.array([], dtype=np.int64), name)
@@ -135,7 +136,7 @@ def test_no_contested_candidates_and_no_queries():
 def test_wide_ranks_are_thinned_like_narrow_ones():
     packed = random_case(5, n_queries=4, n_candidates=30, levels=None).packed
     wider = replace(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
-    narrow, wide = (View.thinned(p, keep=2, sample=2) for p in (packed, wider))
+    narrow, wide = (ContestedView.thinned(p, keep=2, sample=2) for p in (packed, wider))
     assert len(narrow.rows) < packed.n_contested
     assert np.array_equal(narrow.rows, wide.rows)
     assert np.array_equal(narrow.multiplicity, wide.multiplicity)
@@ -145,7 +146,7 @@ def test_wide_ranks_are_thinned_like_narrow_ones():
 
 def test_views_are_made_once_and_get_finer():
     packed = random_case(6, n_queries=3, n_candidates=400, levels=None).packed
-    views = Views(packed)
+    views = ContestedViews(packed)
     assert views.wide is views.wide
     assert views.fine is views.fine
     queries = np.arange(3)

@@ -9,11 +9,11 @@ import pytest
 from relens.ensemble import sampling
 from relens.ensemble.grid import WEIGHT_LIMIT, to_grid
 from relens.ensemble.objective import answer_ranks
-from relens.ensemble.pairs import Views
 from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
-from relens.ensemble.search import sweep
+from relens.ensemble.sweep import sweep
 from relens.errors import MissingExtraError
-from relens.ranks.simulate import Simulation
+from relens.packs.simulation import Simulation
+from relens.packs.thinning import ContestedViews
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, Recorder, groups_of, random_case
 
@@ -258,7 +258,7 @@ def group(simulated):
 @pytest.mark.parametrize("name", ["rank", "score"])
 def test_summed_over_groups_the_sweep_is_no_worse_than_sampling(simulated, group, name):
     members = [np.flatnonzero(group == g) for g in np.unique(group)]
-    swept = sum(found.value for found in sweep(Views(simulated), members, name))
+    swept = sum(found.value for found in sweep(ContestedViews(simulated), members, name))
     for sampler, trials in (("tpe", 40), ("random", 200)):
         sampled = sample_groups(simulated, members, name, sampler=sampler, trials=trials, seed=1)
         assert swept >= sum(found.value for found in sampled)
@@ -268,7 +268,7 @@ def test_summed_over_groups_the_sweep_is_no_worse_than_sampling(simulated, group
 def test_the_sum_of_the_groups_optima_is_the_joint_objective(simulated, group, name):
     """Proposition 1: evaluating the combined table gives exactly the sum of what the groups reached."""
     members = [np.flatnonzero(group == g) for g in range(group.max() + 1)]
-    found = sweep(Views(simulated), members, name)
+    found = sweep(ContestedViews(simulated), members, name)
     jointly = answer_ranks(simulated, np.array([result.weights for result in found]), group, name=name)
     reciprocal = [Fraction(2, 2 * (1 + int(a)) + int(t)) for a, t in zip(jointly.ahead, jointly.tied, strict=True)]
     by_group = []

@@ -1,270 +1,419 @@
-"""The search: what it finds is worth what it says, and never less than what was known before."""
+"""Fitting: every method from ranks to weights, honest about what it did."""
+
+import json
+import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from relens.ensemble import pairs as pairs_module
-from relens.ensemble import search
-from relens.ensemble.found import Found
-from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
-from relens.ensemble.pairs import Reduction, Views
-from relens.ensemble.search import sweep, sweep_groups
-from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
+from relens.ensemble import search as search_module
+from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
+from relens.ensemble.crossval import choose
+from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
+from relens.ensemble.objective import reciprocal_sums
+from relens.ensemble.results import SearchResult
+from relens.ensemble.search import METHODS, SearchSettings, search
+from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.ensemble.sweep import sweep, sweep_groups
+from relens.errors import DatasetError, InputError, RanksError
+from relens.packs.simulation import Simulation
+from relens.packs.thinning import ContestedViews
+from relens.ranking.answer_ranks import mrr
+from tests.ensemble.cases import NAMES, Recorder, groups_of, pack, queries_of, random_case, without_gaps
 
-pytestmark = pytest.mark.kernels
-few = settings(max_examples=25, deadline=None)
-
-
-@pytest.fixture(params=["whole", "thinned"])
-def reduction(request, monkeypatch):
-    """Search on all pairs, or on far fewer in both phases."""
-    if request.param == "thinned":
-        thin_everything(monkeypatch)
-    return request.param
+WAYS = [
+    *((method, "sweep") for method in METHODS if method != "basic"),
+    *((method, sampler) for method in ("simple", "basic", "dsc") for sampler in ("tpe", "random")),
+]
 
 
-def thin_everything(patch):
-    patch.setattr(pairs_module, "WIDE", Reduction(1, 1))
-    patch.setattr(pairs_module, "FINE", Reduction(2, 1))
-    patch.setattr(search, "WIDE_PAIRS", 4)
-    patch.setattr(search, "LOSSLESS_PAIRS", 0)
+def tiny(shape):
+    """Return packed ranks at the edge of what makes sense."""
+    cases = {
+        "plain": random_case(1),
+        "one model": random_case(2, n_models=1),
+        "one relation": random_case(3, n_relations=1),
+        "one triple": random_case(4, n_queries=2),
+        "one query": random_case(5, n_queries=1),
+        "one candidate": random_case(6, n_candidates=1),
+        "all tied": pack([np.zeros((4, 5))] * 2, [0, 1, 2, 3]),
+        "nothing contested": pack([np.array([[3.0, 1.0, 2.0]] * 4)] * 2, [0, 1, 2, 0]),
+    }
+    return cases[shape].packed
 
 
-def assert_found(case, members, name, found: Found, incumbents=()):
-    """The value is the oracle's at the weights, and nothing known before is better."""
-    n = case.packed.n_models
-    assert found.weights.dtype == np.int64
-    assert found.weights.shape == (n,)
-    assert found.weights.min() >= 0
-    assert 0 < found.weights.max() <= WEIGHT_LIMIT
-    exact = oracles.reciprocal_sum(case, members, found.weights.tolist(), name)
-    assert found.value == pytest.approx(float(exact), rel=1e-12)
-    for known in (uniform(n), *vertices(n), *incumbents):
-        assert exact >= oracles.reciprocal_sum(case, members, known.tolist(), name)
-    start = oracles.reciprocal_sum(case, members, [1] * n, name)
-    assert found.trace[0, 2] == pytest.approx(float(start), rel=1e-12)
-    assert found.trace[-1, 2] == found.value
-    assert (np.diff(found.trace, axis=0) >= 0).all()
-    assert found.trace[0, 0] >= 0
-    assert found.trace[0, 1] == 1
+# --- every method ---------------------------------------------------------------------------------------------------
 
 
-def assert_same(one, other):
-    for left, right in zip(one, other, strict=True):
-        assert np.array_equal(left.weights, right.weights)
-        assert left.value == right.value
-        assert np.array_equal(left.trace[:, 1:], right.trace[:, 1:])
+@pytest.mark.parametrize("gaps", [True, False])
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+@pytest.mark.parametrize(
+    "shape",
+    ["plain", "one model", "one relation", "one triple", "one query", "one candidate", "all tied", "nothing contested"],
+)
+def test_every_method_fits_the_smallest_packs(shape, way, gaps):
+    method, searcher = way
+    packed = tiny(shape) if gaps else without_gaps(tiny(shape))
+    fitted = search(packed, method=method, searcher=searcher, trials=3)
+    n_groups = 2 * len(packed.relations)
+    assert fitted.table.shape == (n_groups, packed.n_models)
+    assert fitted.table.dtype == np.int64
+    assert (fitted.table.min() >= 0, fitted.table.max() <= WEIGHT_LIMIT) == (True, True)
+    assert (fitted.table.max(axis=1) > 0).all()
+    group = 2 * packed.queries.relation + packed.queries.direction
+    assert fitted.support.tolist() == np.bincount(group, minlength=n_groups).tolist()
+    own = fitted.support > 0 if method in ("dsc", "basic") else np.zeros(n_groups, dtype=bool)
+    assert np.array_equal(fitted.own, own)
+    assert all(np.array_equal(row, fitted.fallback) for row in fitted.table[~own])
+    assert fitted.models == packed.models
+    assert fitted.relations == packed.relations
+    assert fitted.dataset == ("toy", "f00d")
+    assert 0 < mrr(fitted.answer_ranks(packed).realistic) <= 1
+    assert fitted.settings["method"] == method
+    json.dumps(fitted.to_json(), allow_nan=False)
 
 
-@few
-@given(cases(), st.sampled_from(NAMES), st.booleans())
-def test_found_is_worth_its_value_and_never_less_than_what_was_known(case, name, thinned):
-    groups = groups_of(case)
-    with pytest.MonkeyPatch.context() as patch:
-        if thinned:
-            thin_everything(patch)
-        found = sweep(Views(case.packed), groups, name)
-        overall, of_groups = sweep_groups(Views(case.packed), case.everything, groups, name)
-    assert_found(case, case.everything, name, overall)
-    for members, result, beside in zip(groups, found, of_groups, strict=True):
-        assert_found(case, members, name, result)
-        assert_found(case, members, name, beside, [overall.weights])
+@pytest.mark.kernels
+def test_the_default_is_dsc_with_everything_cross_validated():
+    packed = random_case(7, n_queries=14, n_candidates=8).packed
+    fitted = search(packed)
+    assert fitted.settings["method"] == "dsc"
+    assert fitted.settings["searcher"] == "sweep"
+    assert set(fitted.settings["cross_validation"]) == set(NAMES)
+    assert set(fitted.settings["cross_validation"]["rank"]) == {str(kappa) for kappa in KAPPAS}
+    group = (2 * packed.queries.relation + packed.queries.direction).astype(np.int32)
+    choice = choose(ContestedViews(packed), group, NAMES, KAPPAS)
+    assert fitted.input == fitted.settings["input"] == choice.input
+    assert fitted.settings["kappa"] == ("inf" if math.isinf(choice.kappa) else choice.kappa)
 
 
+@pytest.mark.parametrize(
+    ("method", "searcher", "jobs"),
+    [
+        *((method, "sweep", jobs) for method in METHODS if method != "basic" for jobs in (2, 4)),
+        *((method, "random", 2) for method in ("simple", "basic", "dsc")),
+    ],
+)
+def test_workers_change_nothing(method, searcher, jobs):
+    packed = random_case(3, n_queries=16, n_relations=3).packed
+    one, many = (search(packed, method=method, searcher=searcher, trials=5, jobs=j) for j in (1, jobs))
+    assert np.array_equal(one.table, many.table)
+    assert np.array_equal(one.fallback, many.fallback)
+    assert one.settings == many.settings
+    assert one.notes == many.notes
+    # Groups end in any order, and floats add up to almost the same in any order.
+    assert one.trace[-1:, 1:] == pytest.approx(many.trace[-1:, 1:], rel=1e-12)
+
+
+def test_the_baselines_are_the_functions_of_their_names():
+    packed = random_case(4, n_queries=16).packed
+    note = stacking(packed, seed=2)
+    expected = {
+        "mean": uniform(3),
+        "mrr-mean": mrr_mean(packed),
+        "best-single": best_single(packed),
+        "greedy": greedy(packed, "sqrt"),
+        "stacking": note[0],
+        "simple": sweep(ContestedViews(packed), [np.arange(16)], "sqrt")[0].weights,
+    }
+    for method, weights in expected.items():
+        fitted = search(packed, method=method, input="sqrt", seed=2)
+        assert np.array_equal(fitted.fallback, weights)
+        assert np.array_equal(fitted.table, np.tile(weights, (4, 1)))
+        assert fitted.input == "sqrt"
+
+
+@pytest.mark.parametrize("method", ["mean", "mrr-mean", "stacking", "best-single", "greedy"])
+def test_baselines_use_ranks_unless_told(method):
+    assert search(random_case(1).packed, method=method).input == "rank"
+    assert search(random_case(1).packed, method=method, input="score").input == "score"
+
+
+@pytest.mark.parametrize("searcher", ["tpe", "random"])
+def test_sampled_searches_use_ranks_and_no_shrinkage_unless_told(searcher):
+    fitted = search(random_case(1).packed, searcher=searcher, trials=3)
+    assert fitted.settings == {
+        "method": "dsc",
+        "input": "rank",
+        "seed": 0,
+        "searcher": searcher,
+        "grouping": "relation-direction",
+        "trials": 3,
+        **({"startup_trials": 20} if searcher == "tpe" else {}),
+        "kappa": 0.0,
+    }
+
+
+def test_notes_of_stacking_travel():
+    ranks = [np.array([[5, 1, 5, 1, 5]] * 4), np.array([[5, 5, 1, 5, 1]] * 4)]
+    packed = pack(ranks, [0] * 4, scores=False).packed
+    fitted = search(packed, method="stacking")
+    assert fitted.notes == ("stacking: no model got a positive weight, so all weights are equal",)
+    assert fitted.table.tolist() == [[1, 1], [1, 1]]
+
+
+def test_sampling_follows_the_seed():
+    packed = random_case(8, n_queries=20, levels=None).packed
+    for method in ("simple", "basic", "dsc"):
+        one, again, other = (
+            search(packed, method=method, searcher="random", trials=8, seed=seed).table for seed in (0, 0, 1)
+        )
+        assert np.array_equal(one, again)
+        assert not np.array_equal(one, other)
+
+
+# --- the promise of no regularisation -------------------------------------------------------------------------------
+
+
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", NAMES)
-def test_longer_queries(name, reduction):
-    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
-    groups = groups_of(case)
-    for members, result in zip(groups, sweep(Views(case.packed), groups, name), strict=True):
-        assert_found(case, members, name, result)
+def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_model(name):
+    for seed in range(3):
+        case = random_case(seed, n_models=3, n_queries=12, n_candidates=10)
+        dsc = search(case.packed, input=name, regularise="none")
+        simple = search(case.packed, method="simple", input=name)
+        assert np.array_equal(dsc.fallback, simple.fallback)
+        group = 2 * case.packed.queries.relation + case.packed.queries.direction
+        for members in groups_of(case):
+            mine = dsc.table[group[members[0]]]
+            known = [simple.fallback, uniform(3), *vertices(3)]
+            found, *others = reciprocal_sums(case.packed, members, name, [mine, *known])
+            assert found >= max(others) - 1e-12
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
-    """Whatever the wide view hides, the last ascent goes by every pair."""
-    case = random_case(seed, n_models=3, n_queries=5, n_candidates=25, levels=9, n_relations=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs_module, "WIDE", Reduction(1, 1))
-        (found,) = sweep(Views(case.packed), [case.everything], name)
-    pairs = pairs_module.Pairs.gather(case.packed, Views(case.packed).lossless, case.everything, name)
-    oracles.assert_no_line_is_better(pairs, found.weights.tolist(), found.value, 5 * search.FINE_GAIN)
+def test_the_parts_are_at_least_the_whole_on_simulated_models():
+    packed = Simulation(("a", "b", "c"), (12, 6, 3, 1), 40, level=(2.0, 1.0), skill=0.8, seed=3).packed("valid")
+    scores = {
+        method: mrr(search(packed, method=method, input="rank", regularise="none").answer_ranks(packed).realistic)
+        for method in ("mean", "best-single", "simple", "dsc")
+    }
+    assert scores["best-single"] == pytest.approx(max(model_mrrs(packed)))
+    assert max(scores["mean"], scores["best-single"]) <= scores["simple"] <= scores["dsc"]
 
 
-def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypatch):
-    """Groups whose own ascent goes nowhere get the final global weights, not those they started from."""
-    case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None)
-    groups = groups_of(case)
-    ascend = search._ascend
-
-    def lame(pairs, start, gain):
-        return ascend(pairs, start, gain if pairs.n_queries == 14 else 1e9)
-
-    monkeypatch.setattr(search, "_ascend", lame)
-    monkeypatch.setattr(pairs_module, "WIDE", Reduction(1, 1))
-    (started_from,) = sweep(Views(case.packed), [case.everything], "rank", lossless=False)
-    overall, found = sweep_groups(Views(case.packed), case.everything, groups, "rank")
-    assert not np.array_equal(overall.weights, started_from.weights)
-    for members, result in zip(groups, found, strict=True):
-        assert_found(case, members, "rank", result, [overall.weights, started_from.weights])
-    assert any(np.array_equal(result.weights, overall.weights) for result in found)
+# --- shrinkage ------------------------------------------------------------------------------------------------------
 
 
-def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
-    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
-    (best,) = sweep(Views(case.packed), [case.everything], "rank", lossless=False)
-    from_uniform = search._ascend(
-        pairs_module.Pairs.gather(case.packed, Views(case.packed).wide, case.everything, "rank"), uniform(4), 1e-5
+def test_shrunk_weights_are_the_groups_and_the_global_ones_mixed():
+    packed = random_case(5, n_queries=18, n_candidates=12).packed
+    raw, half, all_ = (search(packed, input="log", regularise=kappa) for kappa in ("none", 7.0, math.inf))
+    shrinkage = Shrinkage.fit(ContestedViews(packed), np.arange(18), "log")
+    expected = shrinkage.shrink(raw.table, raw.fallback, raw.support, 7.0)
+    assert np.array_equal(half.table[half.own], expected[raw.own])
+    assert np.array_equal(all_.table, np.tile(raw.fallback, (4, 1)))
+    assert [w.settings["kappa"] for w in (raw, half, all_)] == [0.0, 7.0, "inf"]
+    assert search(packed, input="log", regularise="7").settings["kappa"] == 7.0
+
+
+# --- groups without validation queries ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sparse():
+    """Ranks that ask relation 1 for tails only and relation 2 not at all."""
+    packed = random_case(6, n_queries=9, n_candidates=10).packed
+    queries = queries_of([0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 0, 0, 0, 0, 0], [0] * 9)
+    return replace(packed, queries=queries, relations=("r0", "r1", "r2"))
+
+
+@pytest.mark.parametrize("searcher", ["sweep", "random"])
+def test_groups_without_validation_queries_get_the_global_weights(sparse, searcher):
+    fitted = search(sparse, searcher=searcher, input="rank", regularise="none", trials=5)
+    simple = search(sparse, method="simple", searcher=searcher, input="rank", trials=5)
+    assert fitted.own.tolist() == [True, True, True, False, False, False]
+    assert np.array_equal(fitted.fallback, simple.fallback)
+    assert np.array_equal(fitted.table[3:], np.tile(simple.fallback, (3, 1)))
+    assert fitted.notes == ("3 of 6 groups have no validation queries: global weights",)
+
+
+def test_or_equal_weights_if_asked(sparse):
+    fitted = search(sparse, fallback="uniform", input="rank", regularise="none")
+    assert fitted.fallback.tolist() == [1, 1, 1]
+    assert fitted.table[3:].tolist() == [[1, 1, 1]] * 3
+    assert fitted.notes == ("3 of 6 groups have no validation queries: uniform weights",)
+    simple = search(sparse, method="simple", fallback="uniform", input="rank")
+    assert simple.fallback.tolist() == search(sparse, method="simple", input="rank").fallback.tolist()
+    assert simple.notes == ()
+
+
+def test_basic_knows_no_global_weights(sparse):
+    fitted = search(sparse, method="basic", searcher="random", trials=4)
+    assert fitted.own.tolist() == [True, True, True, False, False, False]
+    assert fitted.table[3:].tolist() == [[1, 1, 1]] * 3
+    assert fitted.notes == ("3 of 6 groups have no validation queries: uniform weights",)
+
+
+# --- groupings ------------------------------------------------------------------------------------------------------
+
+
+def test_one_group_per_relation():
+    packed = random_case(3, n_queries=12).packed
+    fitted = search(packed, group="relation", input="rank", regularise="none")
+    assert fitted.grouping.labels == ("r0", "r1")
+    assert fitted.settings["grouping"] == "relation"
+    members = [np.flatnonzero(packed.queries.relation == r) for r in (0, 1)]
+    _, found = sweep_groups(ContestedViews(packed), np.arange(12), members, "rank")
+    assert fitted.table.tolist() == [result.weights.tolist() for result in found]
+
+
+def test_a_users_groups(tmp_path):
+    file = tmp_path / "groups.tsv"
+    file.write_text("r0\tboth\nr1\tboth\n")
+    packed = replace(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
+    fitted = search(packed, group=str(file), input="rank", regularise="none")
+    assert fitted.grouping.labels == ("both", "r2")
+    assert fitted.support.tolist() == [12, 0]
+    assert fitted.own.tolist() == [True, False]
+    simple = search(packed, method="simple", input="rank")
+    assert mrr(fitted.answer_ranks(packed).realistic) >= mrr(simple.answer_ranks(packed).realistic)
+
+
+def test_unknown_groupings_are_refused():
+    with pytest.raises(DatasetError, match="unknown grouping 'relatoin': expected 'relation-direction', 'relation'"):
+        search(random_case(0).packed, group="relatoin")
+
+
+# --- traces ---------------------------------------------------------------------------------------------------------
+
+
+def assert_monotone(trace):
+    assert trace.shape[1] == 3
+    assert (np.diff(trace, axis=0) >= -1e-15).all()
+    assert (trace >= 0).all()
+
+
+@pytest.mark.parametrize(("method", "searcher"), [("simple", "sweep"), ("dsc", "sweep"), ("simple", "random"),
+                                                  ("dsc", "random"), ("basic", "random"), ("dsc", "tpe")])  # fmt: skip
+def test_traces_rise_from_equal_weights_to_the_validation_mrr(method, searcher):
+    packed = random_case(9, n_queries=20, n_candidates=15).packed
+    fitted = search(packed, method=method, searcher=searcher, input="log", regularise="none", trials=7)
+    assert_monotone(fitted.trace)
+    equal = search(packed, method="mean", input="log")
+    assert fitted.trace[0, 2] == pytest.approx(mrr(equal.answer_ranks(packed).realistic), rel=1e-12)
+    assert fitted.trace[-1, 2] == pytest.approx(mrr(fitted.answer_ranks(packed).realistic), rel=1e-12)
+    if searcher != "sweep":
+        assert fitted.trace[-1, 1] == 7 * (fitted.own.sum() if method == "dsc" else 1)
+
+
+def test_a_fit_that_ends_at_the_global_weights_has_the_trace_of_their_search():
+    packed = random_case(9, n_queries=20, n_candidates=15).packed
+    fitted = search(packed, input="log", regularise="inf")
+    assert_monotone(fitted.trace)
+    assert len(fitted.trace) >= 2
+    assert fitted.trace[-1, 2] == pytest.approx(mrr(fitted.answer_ranks(packed).realistic), rel=1e-12)
+
+
+def test_baselines_have_no_trace():
+    assert search(random_case(1).packed, method="mean").trace.shape == (0, 3)
+
+
+def test_groups_traces_are_merged_in_time_and_thinned(monkeypatch):
+    found = [
+        SearchResult(uniform(2), 3.0, np.array([[0.5, 1.0, 1.0], [1.0, 4.0, 2.0], [3.0, 6.0, 3.0]])),
+        SearchResult(uniform(2), 2.0, np.array([[0.1, 1.0, 2.0], [2.0, 9.0, 2.0]])),
+    ]
+    expected = [[0.0, 2.0, 0.6], [1.0, 5.0, 0.8], [2.0, 13.0, 0.8], [3.0, 15.0, 1.0]]
+    assert search_module._overall_trace(found, 5) == pytest.approx(np.array(expected))
+    monkeypatch.setattr(search_module, "TRACE_POINTS", 2)
+    assert search_module._overall_trace(found, 5) == pytest.approx(np.array([expected[0], expected[-1]]))
+
+
+# --- progress -------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_of_every_phase():
+    progress = Recorder()
+    search(random_case(3, n_queries=12).packed, progress=progress)
+    described = [description for description, _, _ in progress.tasks]
+    assert described[0] == "cross-validation"
+    assert {"searching weights", "finishing exactly"} <= set(described)
+    for _, total, done in progress.tasks:
+        assert sum(done) == pytest.approx(total)
+
+
+# --- wrong requests -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "dcs"}, "unknown method 'dcs'; did you mean 'dsc'?"),
+        ({"method": "everything"}, "unknown method 'everything'; known are 'mean', 'mrr-mean', 'stacking'"),
+        ({"searcher": "sweap"}, "unknown searcher 'sweap'; did you mean 'sweep'?"),
+        ({"input": "scores"}, "unknown input 'scores'; did you mean 'score'?"),
+        ({"fallback": "mean"}, "unknown fallback 'mean'; known are 'global', 'uniform'"),
+        ({"trials": 0}, "trials is 0, expected at least 1"),
+        ({"seed": -1}, "seed is -1, expected at least 0"),
+        ({"method": "basic"}, "method 'basic' searches all groups jointly, and with the sweep that would be 'dsc'"),
+        ({"regularise": "some"}, "regularise is 'some', expected auto, none, or a number κ of at least 0"),
+        ({"regularise": -0.5}, "regularise is -0.5, expected auto, none, or a number κ of at least 0"),
+        ({"regularise": "nan"}, "regularise is 'nan', expected"),
+        ({"regularise": None}, "regularise is None, expected"),
+        ({"regularise": "some", "method": "simple"}, "regularise is 'some', expected"),
+        ({"regularise": "some", "searcher": "tpe"}, "regularise is 'some', expected"),
+        ({"jobs": 0}, "jobs is 0, expected at least 1"),
+        ({"jobs": -1}, "jobs is -1, expected at least 1"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        search(random_case(0).packed, **changes)
+
+
+def test_settings_can_be_given_whole_and_changed():
+    settings = SearchSettings(method="mean", input="log")
+    assert search(random_case(0).packed, settings).input == "log"
+    assert search(random_case(0).packed, settings, input="sqrt").input == "sqrt"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kappas"),
+    [
+        ({}, KAPPAS),
+        ({"regularise": "none"}, (0.0,)),
+        ({"searcher": "tpe"}, (0.0,)),
+        ({"searcher": "tpe", "regularise": "2.5"}, (2.5,)),
+        ({"regularise": "inf"}, (math.inf,)),
+        ({"regularise": 0}, (0.0,)),
+        ({"method": "simple"}, (math.inf,)),
+        ({"method": "simple", "regularise": 3}, (math.inf,)),
+    ],
+)
+def test_strengths_to_choose_from(settings, kappas):
+    assert SearchSettings(**settings).kappas() == kappas
+
+
+def test_inputs_to_choose_from():
+    packed = random_case(0).packed
+    assert SearchSettings().inputs(packed) == NAMES
+    assert SearchSettings().inputs(without_gaps(packed)) == NAMES[:-1]
+    assert SearchSettings(searcher="random").inputs(packed) == ("rank",)
+    assert SearchSettings(method="greedy").inputs(packed) == ("rank",)
+    assert SearchSettings(method="greedy", input="score").inputs(packed) == ("score",)
+
+
+def test_scores_need_gaps():
+    with pytest.raises(RanksError, match="input 'score' needs score gaps, and these packed ranks have none"):
+        search(without_gaps(random_case(0).packed), input="score")
+
+
+@pytest.mark.parametrize("method", ["dsc", "mean"])
+def test_an_empty_validation_split_is_refused(method):
+    empty = random_case(0).packed.select_queries(np.array([], dtype=np.int64))
+    with pytest.raises(RanksError, match="the valid split of 'toy' has no queries, and weights are fitted on them"):
+        search(empty, method=method)
+
+
+@pytest.mark.parametrize("method", ["dsc", "mean"])
+def test_too_many_models_are_refused(method):
+    packed = random_case(0).packed
+    many = replace(
+        packed,
+        models=tuple(f"m{i}" for i in range(128)),
+        answer=np.tile(packed.answer[:1], (128, 1)),
+        contested=np.tile(packed.contested[:1], (128, 1)),
     )
-    assert from_uniform.value < best.value
-    seen = []
-    climb = search._Search.climb
-
-    def spy(self, members, incumbents=()):
-        seen.append((len(members), [known.tolist() for known in incumbents]))
-        return climb(self, members, incumbents)
-
-    monkeypatch.setattr(search._Search, "climb", spy)
-    sweep_groups(Views(case.packed), case.everything, groups_of(case), "rank")
-    assert seen == [(1, []), (len(groups_of(case)), [best.weights.tolist()])]
-
-
-@pytest.mark.parametrize("n_models", [1, 2, 5])
-def test_starts_are_those_given_and_the_best_near_a_vertex(n_models):
-    case = random_case(3, n_models=n_models, n_queries=8, n_candidates=12)
-    pairs = pairs_module.Pairs.gather(case.packed, Views(case.packed).wide, case.everything, "rank")
-    given_, *near = search._starts(pairs, [uniform(n_models)])
-    assert given_.tolist() == [1] * n_models
-    values = [oracles.value_of_pairs(pairs, start.tolist()) for start in near_vertices(n_models)]
-    expected = sorted(values, reverse=True)[: search.NEAR_STARTS] if n_models > 1 else []
-    assert [oracles.value_of_pairs(pairs, start.tolist()) for start in near] == expected
-    assert len({tuple(start) for start in near}) == len(near)
-
-
-@pytest.mark.parametrize("name", ["rank", "log", "score"])
-@pytest.mark.parametrize("lossless", [True, False])
-def test_workers_change_nothing(name, lossless, reduction):
-    case = random_case(5, n_models=3, n_queries=16, n_candidates=20, n_relations=3)
-    groups = groups_of(case)
-    for members in (groups, [case.everything]):
-        one, many = (sweep(Views(case.packed, jobs), members, name, lossless=lossless, jobs=jobs) for jobs in (1, 4))
-        assert_same(one, many)
-    (overall, one), (overall_too, many) = (
-        sweep_groups(Views(case.packed, jobs), case.everything, groups, name, lossless=lossless, jobs=jobs)
-        for jobs in (1, 4)
-    )
-    assert_same([overall, *one], [overall_too, *many])
-
-
-def test_the_global_search_is_the_same_with_and_without_groups(reduction):
-    case = random_case(7, n_queries=16, n_candidates=20, n_relations=3)
-    for lossless in (True, False):
-        (alone,) = sweep(Views(case.packed), [case.everything], "log", lossless=lossless)
-        beside, _ = sweep_groups(Views(case.packed), case.everything, groups_of(case), "log", lossless=lossless)
-        without, none = sweep_groups(Views(case.packed), case.everything, [], "log", lossless=lossless)
-        assert none == []
-        for other in (beside, without):
-            assert np.array_equal(alone.weights, other.weights)
-            assert alone.value == other.value
-
-
-def test_the_order_of_groups_and_their_company_change_nothing(reduction):
-    case = random_case(6, n_queries=18, n_candidates=15, n_relations=3)
-    groups = groups_of(case)
-    forth = sweep(Views(case.packed), groups, "sqrt")
-    back = sweep(Views(case.packed), groups[::-1], "sqrt")[::-1]
-    alone = [sweep(Views(case.packed), [members], "sqrt")[0] for members in groups]
-    for results in zip(forth, back, alone, strict=True):
-        assert len({tuple(result.weights) for result in results}) == 1
-        assert len({result.value for result in results}) == 1
-    _, forth = sweep_groups(Views(case.packed), case.everything, groups, "sqrt")
-    back = sweep_groups(Views(case.packed), case.everything, groups[::-1], "sqrt")[1][::-1]
-    for results in zip(forth, back, strict=True):
-        assert len({tuple(result.weights) for result in results}) == 1
-        assert len({result.value for result in results}) == 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_model_has_nothing_to_search(name):
-    case = random_case(1, n_models=1, n_queries=5)
-    (found,) = sweep(Views(case.packed), [case.everything], name)
-    assert found.weights.tolist() == [1]
-    assert_found(case, case.everything, name, found)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_query(name):
-    case = random_case(2, n_queries=1, n_candidates=12)
-    (found,) = sweep(Views(case.packed), [np.array([0])], name)
-    assert_found(case, [0], name, found)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_contested(name):
-    case = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0])
-    assert case.packed.n_contested == 0
-    found = sweep(Views(case.packed), [np.array([0]), np.array([1])], name, jobs=2)
-    assert [result.value for result in found] == [1.0, 1 / 3]
-    assert [result.weights.tolist() for result in found] == [[1, 1], [1, 1]]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_all_candidates_tied(name):
-    case = pack([np.zeros((2, 7))] * 3, [3, 6])
-    (found,) = sweep(Views(case.packed), [np.arange(2)], name)
-    assert found.value == 4 / 8
-    assert_found(case, [0, 1], name, found)
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_no_groups(jobs):
-    assert sweep(Views(random_case(0).packed), [], "rank", jobs=jobs) == []
-
-
-def test_without_the_exact_finish_values_are_those_of_the_wide_view():
-    case = random_case(8, n_models=4, n_queries=10, n_candidates=40, levels=None, n_relations=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs_module, "WIDE", Reduction(3, 2))
-        views = Views(case.packed)
-        (found,) = sweep(views, [case.everything], "rank", lossless=False)
-    pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
-    assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
-    assert found.trace.shape == (1, 3)
-    near = sorted(near_vertices(4), key=lambda start: -oracles.value_of_pairs(pairs, start.tolist()))
-    ends = [search._ascend(pairs, start, search.WIDE_GAIN).value for start in (uniform(4), *near[: search.NEAR_STARTS])]
-    assert found.value == max(ends) > min(ends)
-
-
-def test_large_groups_climb_on_an_even_sample_of_their_queries(monkeypatch):
-    case = random_case(4, n_queries=20, n_candidates=25, levels=None, n_relations=1)
-    views = Views(case.packed)
-    seen = []
-    gather = pairs_module.Pairs.gather
-
-    def spy(packed, view, queries, name):
-        seen.append((view is views.wide, queries.tolist()))
-        return gather(packed, view, queries, name)
-
-    monkeypatch.setattr(pairs_module.Pairs, "gather", spy)
-    for limit, step in ((10**6, 1), (views.wide.n_pairs(case.everything) // 2, 3)):
-        monkeypatch.setattr(search, "WIDE_PAIRS", limit)
-        seen.clear()
-        (found,) = sweep(views, [case.everything], "rank")
-        assert seen == [(True, list(range(0, 20, step))), (False, list(range(20)))]
-        assert_found(case, case.everything, "rank", found)
-
-
-def test_complementary_models_are_combined():
-    """Each model ranks half of the queries first and the rest second to one decoy: together they get all right."""
-    first, second = np.zeros((4, 6)), np.zeros((4, 6))
-    for q in range(4):
-        sure, unsure = (first, second) if q % 2 else (second, first)
-        sure[q, 0], sure[q, 1:] = 1.0, np.linspace(0.0, 0.3, 5)
-        unsure[q, 0], unsure[q, 1:] = 0.5, [0.6, 0.1, 0.1, 0.1, 0.1]
-    case = pack([first, second], [0] * 4, scales=[0.001, 0.001])
-    (found,) = sweep(Views(case.packed), [case.everything], "score")
-    assert found.value == 4.0
-    assert max(oracles.reciprocal_sum(case, range(4), v.tolist(), "score") for v in vertices(2)) == 3
+    with pytest.raises(RanksError, match="128 models are too many for exact sums"):
+        search(without_gaps(many), method=method)

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens.ensemble.grid import WEIGHT_LIMIT
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.pairs import Pairs
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.packs.thinning import ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, pack, random_case
@@ -60,7 +61,7 @@ def test_more_queries_resist_more():
 @pytest.mark.parametrize("name", NAMES)
 def test_scales_are_mean_sizes_of_advantages(name):
     packed = random_case(2, n_queries=6, n_candidates=12).packed
-    views, queries = Views(packed), np.array([0, 3, 5])
+    views, queries = ContestedViews(packed), np.array([0, 3, 5])
     pairs = Pairs.gather(packed, views.wide, queries, name)
     expected = [sum(abs(int(a)) for a in row) / len(row) for row in pairs.advantage]
     assert Shrinkage.fit(views, queries, name).scales == pytest.approx(expected, rel=1e-12)
@@ -71,7 +72,7 @@ def test_scaling_a_models_scores_scales_its_weight_alone():
     values = [rng.integers(0, 40, (8, 12)) / 1.0 for _ in range(2)]
     answers = [0] * 8
     plain, scaled = (
-        Views(pack([values[0], values[1] * factor], answers, scales=[1.0, 1.0]).packed) for factor in (1, 16)
+        ContestedViews(pack([values[0], values[1] * factor], answers, scales=[1.0, 1.0]).packed) for factor in (1, 16)
     )
     own, common, support = np.array([[16, 32]]), np.array([48, 16]), np.array([4])
     one = Shrinkage.fit(plain, np.arange(8), "score").shrink(own, common, support, 4.0)
@@ -81,6 +82,6 @@ def test_scaling_a_models_scores_scales_its_weight_alone():
 
 def test_scales_without_contested_candidates_or_without_differences_are_one():
     nothing = pack([np.array([[3.0, 1.0]])] * 2, [0]).packed
-    assert Shrinkage.fit(Views(nothing), np.array([0]), "rank").scales.tolist() == [1.0, 1.0]
+    assert Shrinkage.fit(ContestedViews(nothing), np.array([0]), "rank").scales.tolist() == [1.0, 1.0]
     tied = pack([np.zeros((1, 3)), np.array([[0.0, 1.0, 2.0]])], [0]).packed
-    assert Shrinkage.fit(Views(tied), np.array([0]), "rank").scales.tolist() == [1.0, 3.0]
+    assert Shrinkage.fit(ContestedViews(tied), np.array([0]), "rank").scales.tolist() == [1.0, 3.0]

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from relens.comparison import parse_spec
-from relens.ensemble.fit import METHODS, FitSettings, fit
 from relens.ensemble.grid import uniform, vertices
 from relens.ensemble.objective import reciprocal_sums
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.pairs import Pairs
+from relens.ensemble.search import METHODS, SearchSettings, search
 from relens.ensemble.sparse import _least_missed, sparsify
 from relens.errors import InputError
-from relens.ranks.simulate import Simulation
+from relens.packs.simulation import Simulation
+from relens.packs.thinning import ContestedViews
 from tests.ensemble.cases import random_case
 
 PACKED = Simulation(
@@ -27,7 +28,7 @@ def value(queries, weights):
 def test_few_models_keep_a_weight_and_no_group_is_worse_than_its_best_model(limit, jobs):
     members = [np.arange(PACKED.n_queries), np.arange(10), np.arange(10, 40)]
     given = [uniform(5), np.array([0, 7, 0, 9, 0]), np.array([1, 2, 3, 4, 5])]
-    found = sparsify(Views(PACKED), members, given, "rank", limit, jobs=jobs)
+    found = sparsify(ContestedViews(PACKED), members, given, "rank", limit, jobs=jobs)
     for queries, own, before in zip(members, found, given, strict=True):
         assert 1 <= np.count_nonzero(own) <= limit
         if np.count_nonzero(before) <= limit:
@@ -39,7 +40,7 @@ def test_few_models_keep_a_weight_and_no_group_is_worse_than_its_best_model(limi
 @pytest.mark.parametrize("seed", range(5))
 def test_the_model_that_goes_is_the_one_whose_loss_costs_least(seed):
     packed = random_case(seed, n_models=4).packed
-    views, queries = Views(packed), np.arange(packed.n_queries)
+    views, queries = ContestedViews(packed), np.arange(packed.n_queries)
     pairs = Pairs.gather(packed, views.lossless, queries, "rank")
     weights = np.random.default_rng(seed).integers(1, 100, 4)
     without = [np.where(np.arange(4) == i, 0, weights) for i in range(4)]
@@ -51,21 +52,21 @@ def test_the_model_that_goes_is_the_one_whose_loss_costs_least(seed):
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "basic"])
 def test_every_method_can_be_sparse(method):
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
-    fitted = fit(PACKED, method=method, input="rank", max_models=2)
+    fitted = search(PACKED, method=method, input="rank", max_models=2)
     assert np.count_nonzero(fitted.table, axis=1).max() <= 2
     assert np.count_nonzero(fitted.fallback) <= 2
     assert fitted.settings["max_models"] == 2
 
 
 def test_more_models_than_there_are_change_nothing():
-    np.testing.assert_array_equal(fit(PACKED, max_models=5).table, fit(PACKED).table)
+    np.testing.assert_array_equal(search(PACKED, max_models=5).table, search(PACKED).table)
 
 
 def test_settings_are_checked_and_parsed():
-    assert parse_spec("dsc:max_models=3", FitSettings()).max_models == 3
+    assert parse_spec("dsc:max_models=3", SearchSettings()).max_models == 3
     with pytest.raises(InputError, match="max_models is 0, expected at least 1"):
-        FitSettings(max_models=0)
+        SearchSettings(max_models=0)
     with pytest.raises(InputError, match="fallback 'uniform' gives every model a weight"):
-        FitSettings(max_models=2, fallback="uniform")
+        SearchSettings(max_models=2, fallback="uniform")
     with pytest.raises(InputError, match="expected a whole number"):
-        parse_spec("dsc:max_models=few", FitSettings())
+        parse_spec("dsc:max_models=few", SearchSettings())

@@ -1,417 +1,277 @@
-"""The sweep: exact along a line, against an exhaustive scan of all breakpoints, intervals and endpoints."""
-
-from fractions import Fraction
+"""The search: what it finds is worth what it says, and never less than what was known before."""
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.ensemble.grid import WEIGHT_LIMIT, uniform
-from relens.ensemble.pairs import Pairs
-from relens.ensemble.sweep import (
-    apply_changes,
-    ascend,
-    breakpoints,
-    deal,
-    doubled_ranks,
-    move,
-    reciprocal_sum,
-    total_advantage,
-    values_at,
-    values_without,
-    walk,
-)
-from tests import strategies
+from relens.ensemble import pairs as pairs_module
+from relens.ensemble import sweep as search
+from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
+from relens.ensemble.results import SearchResult
+from relens.ensemble.sweep import sweep, sweep_groups
+from relens.packs import thinning
+from relens.packs.thinning import ContestedViews, Reduction
 from tests.ensemble import oracles
-from tests.ensemble.cases import HUGE, SMALL, problem, problems
+from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
 
 pytestmark = pytest.mark.kernels
-few = settings(max_examples=60, deadline=None)
-many = settings(max_examples=120, deadline=None)
+few = settings(max_examples=25, deadline=None)
 
 
-def list_breakpoints(pairs: Pairs, weights, model):
-    """Return (at_zero, inside, position, query, change) of the line of one model."""
-    weights = np.array(weights, dtype=np.int64)
-    total = np.empty(pairs.n_pairs)
-    total_advantage(pairs.advantage, weights, total)
-    at_zero, inside = np.empty(pairs.n_queries, np.int64), np.empty(pairs.n_queries, np.int64)
-    position = np.empty(pairs.n_pairs)
-    query, change = np.empty(pairs.n_pairs, np.int32), np.empty(pairs.n_pairs, np.int32)
-    n = breakpoints(
-        total, np.float64(weights[model]), pairs.advantage[model], np.float64(weights.sum() - weights[model]),
-        pairs.offsets, pairs.floor, pairs.multiplicity, at_zero, inside, position, query, change,
-    )  # fmt: skip
-    return at_zero, inside, position[:n], query[:n], change[:n]
+@pytest.fixture(params=["whole", "thinned"])
+def reduction(request, monkeypatch):
+    """Search on all pairs, or on far fewer in both phases."""
+    if request.param == "thinned":
+        thin_everything(monkeypatch)
+    return request.param
 
 
-def deal_out(position, query, change, n_buckets):
-    """Return (starts, position, query, change) in buckets."""
-    n = len(position)
-    starts = np.empty(2 * n_buckets + 1, np.int64)
-    dealt = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
-    deal(n, position, query, change, starts, *dealt)
-    return starts, *dealt
+def thin_everything(patch):
+    patch.setattr(thinning, "WIDE", Reduction(1, 1))
+    patch.setattr(thinning, "FINE", Reduction(2, 1))
+    patch.setattr(search, "WIDE_PAIRS", 4)
+    patch.setattr(search, "LOSSLESS_PAIRS", 0)
 
 
-def walk_line(pairs: Pairs, weights, model, n_buckets, best):
-    """Return (value at zero, best value inside, left, right)."""
-    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model)
-    starts, *dealt = deal_out(position, query, change, n_buckets)
-    return reciprocal_sum(at_zero), *walk(reciprocal_sum(inside), starts, *dealt, inside, best)
+def assert_found(case, members, name, found: SearchResult, incumbents=()):
+    """The value is the oracle's at the weights, and nothing known before is better."""
+    n = case.packed.n_models
+    assert found.weights.dtype == np.int64
+    assert found.weights.shape == (n,)
+    assert found.weights.min() >= 0
+    assert 0 < found.weights.max() <= WEIGHT_LIMIT
+    exact = oracles.reciprocal_sum(case, members, found.weights.tolist(), name)
+    assert found.value == pytest.approx(float(exact), rel=1e-12)
+    for known in (uniform(n), *vertices(n), *incumbents):
+        assert exact >= oracles.reciprocal_sum(case, members, known.tolist(), name)
+    start = oracles.reciprocal_sum(case, members, [1] * n, name)
+    assert found.trace[0, 2] == pytest.approx(float(start), rel=1e-12)
+    assert found.trace[-1, 2] == found.value
+    assert (np.diff(found.trace, axis=0) >= 0).all()
+    assert found.trace[0, 0] >= 0
+    assert found.trace[0, 1] == 1
 
 
-@st.composite
-def lines(draw, elements=SMALL):
-    """Draw pairs, weights and a model whose line is not a point."""
-    pairs = draw(problems(elements, min_models=2))
-    model = draw(st.integers(0, len(pairs.advantage) - 1))
-    weights = draw(
-        strategies.weights(len(pairs.advantage)).filter(lambda w: any(v for i, v in enumerate(w) if i != model))
+def assert_same(one, other):
+    for left, right in zip(one, other, strict=True):
+        assert np.array_equal(left.weights, right.weights)
+        assert left.value == right.value
+        assert np.array_equal(left.trace[:, 1:], right.trace[:, 1:])
+
+
+@few
+@given(cases(), st.sampled_from(NAMES), st.booleans())
+def test_found_is_worth_its_value_and_never_less_than_what_was_known(case, name, thinned):
+    groups = groups_of(case)
+    with pytest.MonkeyPatch.context() as patch:
+        if thinned:
+            thin_everything(patch)
+        found = sweep(ContestedViews(case.packed), groups, name)
+        overall, of_groups = sweep_groups(ContestedViews(case.packed), case.everything, groups, name)
+    assert_found(case, case.everything, name, overall)
+    for members, result, beside in zip(groups, found, of_groups, strict=True):
+        assert_found(case, members, name, result)
+        assert_found(case, members, name, beside, [overall.weights])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_longer_queries(name, reduction):
+    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    groups = groups_of(case)
+    for members, result in zip(groups, sweep(ContestedViews(case.packed), groups, name), strict=True):
+        assert_found(case, members, name, result)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
+    """Whatever the wide view hides, the last ascent goes by every pair."""
+    case = random_case(seed, n_models=3, n_queries=5, n_candidates=25, levels=9, n_relations=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thinning, "WIDE", Reduction(1, 1))
+        (found,) = sweep(ContestedViews(case.packed), [case.everything], name)
+    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).lossless, case.everything, name)
+    oracles.assert_no_line_is_better(pairs, found.weights.tolist(), found.value, 5 * search.FINE_GAIN)
+
+
+def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypatch):
+    """Groups whose own ascent goes nowhere get the final global weights, not those they started from."""
+    case = random_case(8, n_models=3, n_queries=14, n_candidates=30, levels=None)
+    groups = groups_of(case)
+    ascend = search._ascend
+
+    def lame(pairs, start, gain):
+        return ascend(pairs, start, gain if pairs.n_queries == 14 else 1e9)
+
+    monkeypatch.setattr(search, "_ascend", lame)
+    monkeypatch.setattr(thinning, "WIDE", Reduction(1, 1))
+    (started_from,) = sweep(ContestedViews(case.packed), [case.everything], "rank", lossless=False)
+    overall, found = sweep_groups(ContestedViews(case.packed), case.everything, groups, "rank")
+    assert not np.array_equal(overall.weights, started_from.weights)
+    for members, result in zip(groups, found, strict=True):
+        assert_found(case, members, "rank", result, [overall.weights, started_from.weights])
+    assert any(np.array_equal(result.weights, overall.weights) for result in found)
+
+
+def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
+    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    (best,) = sweep(ContestedViews(case.packed), [case.everything], "rank", lossless=False)
+    from_uniform = search._ascend(
+        pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, "rank"),
+        uniform(4),
+        1e-5,
     )
-    return pairs, weights, model
-
-
-def ascend_pairs(pairs: Pairs, start, least_gain=1e-9, max_rounds=50):
-    start = np.array(start, dtype=np.int64)
-    return ascend(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, start, least_gain, max_rounds)
-
-
-# --- sums and ranks -----------------------------------------------------------------------------------------------
-
-
-@few
-@given(st.data(), st.sampled_from([SMALL, HUGE]))
-def test_totals_and_ranks_are_exact(data, elements):
-    pairs = data.draw(problems(elements))
-    weights = data.draw(strategies.weights(len(pairs.advantage)))
-    total = np.full(pairs.n_pairs, np.nan)
-    total_advantage(pairs.advantage, np.array(weights, dtype=np.int64), total)
-    expected = [sum(w * int(a) for w, a in zip(weights, column, strict=True)) for column in pairs.advantage.T.tolist()]
-    assert [int(t) for t in total] == expected
-    doubled = np.empty(pairs.n_queries, np.int64)
-    doubled_ranks(total, pairs.offsets, pairs.floor, pairs.multiplicity, doubled)
-    assert reciprocal_sum(doubled) == pytest.approx(float(oracles.value_of_pairs(pairs, weights)), rel=1e-12)
-    table = np.array([weights, [1] * len(weights)], dtype=np.int64)
-    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table)
-    assert values == pytest.approx([float(oracles.value_of_pairs(pairs, row.tolist())) for row in table], rel=1e-12)
-    models = np.arange(len(weights))[::-1]
-    left_out = np.where(np.eye(len(weights), dtype=bool), 0, table[0])[::-1]
-    without = values_without(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table[0], models)
-    expected = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, left_out)
-    assert without.tolist() == expected.tolist()
-
-
-def test_the_total_of_no_weights_is_zero():
-    total = np.full(2, np.nan)
-    total_advantage(np.array([[1, 2], [3, 4]], dtype=np.int32), np.zeros(2, dtype=np.int64), total)
-    assert total.tolist() == [0.0, 0.0]
-
-
-def test_changes_are_applied_in_place_and_their_gain_returned():
-    rank = np.array([6, 4])
-    gain = apply_changes(1, 3, np.array([0, 0, 1, 1]), np.array([9, -4, 4, 9]), rank)
-    assert rank.tolist() == [2, 8]
-    assert gain == pytest.approx(2 / 2 - 2 / 6 + 2 / 8 - 2 / 4)
-
-
-# --- breakpoints --------------------------------------------------------------------------------------------------
-
-
-@many
-@given(st.data(), st.sampled_from([SMALL, HUGE]))
-def test_breakpoints_are_those_of_the_oracle(data, elements):
-    pairs, weights, model = data.draw(lines(elements))
-    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model)
-    line = oracles.along(pairs, weights, model)
-    assert reciprocal_sum(at_zero) == pytest.approx(float(line.at_zero), rel=1e-12)
-    assert reciprocal_sum(inside) == pytest.approx(float(line.inside[0]), rel=1e-12)
-    # Equal breakpoints are equal floats: the quotient of exact numbers, rounded once.
-    assert sorted(set(position.tolist())) == sorted({float(share) for share in line.breakpoints})
-    assert all(change % 2 == 0)
-    # All changes together lead to the ranks just below λ = 1.
-    at_end = inside + np.bincount(query, weights=change, minlength=pairs.n_queries).astype(int)
-    assert reciprocal_sum(at_end) == pytest.approx(float(line.inside[-1]), rel=1e-12)
-
-
-@few
-@given(lines())
-def test_no_point_of_a_line_beats_its_intervals_and_endpoints(drawn):
-    line = oracles.along(*drawn)
-    for i, value in enumerate(line.at_breakpoints):
-        assert value <= max(line.inside[i], line.inside[i + 1])
-
-
-# --- deal ---------------------------------------------------------------------------------------------------------
-
-
-@few
-@given(
-    st.lists(st.tuples(st.floats(2.0**-60, 1.0), st.integers(0, 9), st.sampled_from([-4, -2, 2, 6])), max_size=30),
-    st.integers(1, 7),
-)
-@example([(1.0, 0, 2), (1.0, 1, -2), (2.0**-60, 2, -2)], 3)
-def test_dealing_permutes_and_orders_by_bucket_and_direction(events, n_buckets):
-    position = np.array([e[0] for e in events], dtype=np.float64)
-    query, change = (np.array([e[i] for e in events], dtype=np.int32) for i in (1, 2))
-    starts, *dealt = deal_out(position, query, change, n_buckets)
-    assert (starts[0], starts[-1]) == (0, len(events))
-    assert sorted(zip(*(part.tolist() for part in dealt), strict=True)) == sorted(events)
-    for bucket in range(n_buckets):
-        for half, helps in ((2 * bucket, True), (2 * bucket + 1, False)):
-            mine = slice(starts[half], starts[half + 1])
-            assert all((dealt[2][mine] < 0) == helps)
-            assert all(np.minimum((dealt[0][mine] * n_buckets).astype(int), n_buckets - 1) == bucket)
-
-
-# --- walk ---------------------------------------------------------------------------------------------------------
-
-
-def assert_interval_has(pairs, weights, model, left, right, value):
-    """The middle of an interval must have the value it is said to have, exactly."""
-    assert left < right
-    middle = (Fraction(left) + Fraction(right)) / 2
-    others = sum(w for i, w in enumerate(weights) if i != model)
-    mixed = [w * (1 - middle) for w in weights]
-    mixed[model] = others * middle
-    assert float(oracles.value_of_pairs(pairs, mixed)) == pytest.approx(value, rel=1e-12)
-
-
-@many
-@given(st.data(), st.sampled_from([SMALL, SMALL, HUGE]), st.integers(1, 12))
-def test_the_walk_finds_the_widest_best_interval(data, elements, n_buckets):
-    pairs, weights, model = data.draw(lines(elements))
-    line = oracles.along(pairs, weights, model)
-    at_zero, best, left, right = walk_line(pairs, weights, model, n_buckets, 0.0)
-    assert at_zero == pytest.approx(float(line.at_zero), rel=1e-12)
-    assert best == pytest.approx(float(line.best_inside), rel=1e-12)
-    assert right - left == pytest.approx(line.widest_best, rel=1e-12)
-    assert_interval_has(pairs, weights, model, left, right, best)
-    # Nothing else on the line is better: not its ends, not a breakpoint.
-    everything = [line.at_zero, line.at_one, *line.inside, *line.at_breakpoints]
-    reached = max(at_zero, best, float(line.at_one))
-    if elements is SMALL:
-        assert reached == pytest.approx(float(max(everything)), rel=1e-12)
-
-
-@many
-@given(st.data(), st.integers(1, 12))
-def test_the_threshold_hides_nothing_that_reaches_it(data, n_buckets):
-    pairs, weights, model = data.draw(lines())
-    line = oracles.along(pairs, weights, model)
-    values = sorted({float(value) for value in line.inside})
-    threshold = data.draw(st.sampled_from([*values, *(v + 1e-3 for v in values), *(v - 1e-3 for v in values)]))
-    _, best, left, right = walk_line(pairs, weights, model, n_buckets, threshold)
-    if float(line.best_inside) >= threshold - 1e-13:
-        assert best == pytest.approx(float(line.best_inside), rel=1e-12)
-        assert right - left == pytest.approx(line.widest_best, rel=1e-12)
-        assert_interval_has(pairs, weights, model, left, right, best)
-    else:
-        assert (best, left, right) == (threshold, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("model", range(3))
-def test_long_lines_with_and_without_pruning(model):
-    rng = np.random.default_rng(11)
-    repeated = np.where(rng.random(120) < 0.2, 7, 1)
-    pairs = problem(rng.integers(-40, 41, (3, 120)), [30, 0, 60, 30], [2, 4, 2, 8], repeated)
-    weights = [3, 2, 4]
-    line = oracles.along(pairs, weights, model)
-    highest, widest = float(line.best_inside), line.widest_best
-    for n_buckets in (1, 2, 5, 64):
-        for offset in (-1.0, -1e-3, 0.0):
-            _, best, left, right = walk_line(pairs, weights, model, n_buckets, highest + offset)
-            assert best == pytest.approx(highest, rel=1e-12)
-            assert right - left == pytest.approx(widest, rel=1e-9)
-            assert_interval_has(pairs, weights, model, left, right, best)
-        _, best, left, right = walk_line(pairs, weights, model, n_buckets, highest + 1e-3)
-        assert (best, left, right) == (highest + 1e-3, 0.0, 0.0)
-
-
-def test_equal_breakpoints_are_passed_at_once():
-    """Two candidates swap places at λ = 1/2: no value is seen between the two changes."""
-    pairs = problem([[1, -1, -2], [-1, 1, 2]], [3], [2], [1, 1, 1])
-    _, inside, position, _, change = list_breakpoints(pairs, [1, 1], 1)
-    assert position.tolist() == [0.5, 0.5, 0.5]
-    assert sorted(change.tolist()) == [-2, 2, 2]
-    assert inside.tolist() == [4]
-    assert walk_line(pairs, [1, 1], 1, 1, 0.0) == (0.5, 0.5, 0.0, 0.5)
-
-
-def test_equal_fractions_of_huge_numbers_are_equal_floats():
-    pairs = problem([[3, 3 * (2**24 - 1)], [-7, -7 * (2**24 - 1)]], [2], [2], [1, 1])
-    _, _, position, _, _ = list_breakpoints(pairs, [2**20 - 1, 5], 1)
-    assert position[0] == position[1]
-
-
-def test_multiplicity_counts_a_candidate_as_often():
-    one = problem([[1, 1, 1], [-1, -1, -1]], [3], [2], [1, 1, 1])
-    thrice = problem([[1], [-1]], [1], [2], [3])
-    assert walk_line(one, [1, 1], 1, 1, 0.0) == walk_line(thrice, [1, 1], 1, 1, 0.0) == (1 / 4, 1.0, 0.5, 1.0)
-
-
-def test_pairs_level_at_both_ends_count_half_all_along():
-    pairs = problem([[0, 0], [0, 0]], [2], [2], [1, 1])
-    assert walk_line(pairs, [1, 1], 0, 1, 0.0) == (0.5, 0.5, 0.0, 1.0)
-
-
-def test_the_end_without_the_model_may_beat_every_interval():
-    """Model 1 alone has the answer level with two candidates; any share of model 0 puts one or both ahead."""
-    pairs = problem([[4, 1], [0, 0]], [2], [2], [1, 3])
-    assert walk_line(pairs, [1, 1], 0, 2, 0.0) == (2 / 6, 2 / 10, 0.0, 1.0)
-    line = oracles.along(pairs, [1, 1], 0)
-    assert line.at_zero > max([*line.inside, *line.at_breakpoints, line.at_one])
-
-
-# --- move ---------------------------------------------------------------------------------------------------------
-
-
-@many
-@given(st.data(), st.floats(0.0, 1.0))
-def test_moving_keeps_the_others_ratios_and_the_grid(data, share):
-    n = data.draw(st.integers(2, 5))
-    model = data.draw(st.integers(0, n - 1))
-    weights = np.array(data.draw(strategies.weights(n)), dtype=np.int64)
-    moved = move(weights, model, share)
-    others, was = np.delete(moved, model), np.delete(weights, model)
-    assert moved.dtype == np.int64
-    assert moved.min() >= 0
-    assert moved.max() <= WEIGHT_LIMIT
-    if was.sum() == 0:
-        assert share <= 0.0 or moved.tolist() == [WEIGHT_LIMIT if i == model else 0 for i in range(n)]
-    elif share <= 0.0:
-        assert moved[model] == 0
-        assert np.array_equal(others, was)
-    elif share < 1.0:
-        largest = max(was.max(), was.sum() * share / (1 - share))
-        # Half a step of the grid for the model, and for every other one where the grid has no room for a factor.
-        slack = 0.51 if largest > WEIGHT_LIMIT else 1e-6
-        factor = WEIGHT_LIMIT / largest if largest > WEIGHT_LIMIT else WEIGHT_LIMIT // largest
-        assert np.abs(others - was * factor).max() <= slack
-        assert moved[model] == pytest.approx(was.sum() * (share / (1 - share)) * factor, rel=1e-9, abs=0.51)
-        assert moved.max() > WEIGHT_LIMIT / 2 - 1
-    else:
-        assert moved.tolist() == [WEIGHT_LIMIT if i == model else 0 for i in range(n)]
-
-
-def test_moving_does_not_touch_the_weights_it_starts_from():
-    weights = np.array([1, 2, 3])
-    assert move(weights, 0, 0.5).tolist() == [5 * 209715 // 1, 2 * 209715, 3 * 209715]
-    assert weights.tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("weights", "model", "share", "expected"),
-    [
-        ([1, 1], 0, 0.0, [0, 1]),
-        ([1, 1], 0, 1.0, [2**20, 0]),
-        ([0, 7], 1, 0.5, [0, 2**20]),
-        ([0, 2**20, 2**19], 0, 2 / 3, [2**20, 349525, 174763]),
-        ([0, 2**20], 0, 1 - 1e-12, [2**20, 0]),
-        ([9, 2**20], 0, 1e-12, [0, 2**20]),
-    ],
-)
-def test_moves_at_the_edges_of_the_grid(weights, model, share, expected):
-    assert move(np.array(weights), model, share).tolist() == expected
-
-
-# --- ascend -------------------------------------------------------------------------------------------------------
-
-
-@few
-@given(st.data(), st.sampled_from([1e-9, 1e-2]))
-def test_the_ascent_never_decreases_and_ends_where_no_line_is_better(data, least_gain):
-    pairs = data.draw(problems())
-    start = data.draw(strategies.weights(len(pairs.advantage)))
-    weights, value, trace = ascend_pairs(pairs, start, least_gain)
-    exact = oracles.value_of_pairs(pairs, weights.tolist())
-    assert value == pytest.approx(float(exact), rel=1e-12)
-    assert (weights.min() >= 0, 0 < weights.max() <= WEIGHT_LIMIT) == (True, True)
-    assert trace[0].tolist() == [0.0, pytest.approx(float(oracles.value_of_pairs(pairs, start)), rel=1e-12)]
-    assert trace[-1, 1] == value
-    assert (np.diff(trace[:, 0]) >= 0).all()
-    gains = np.diff(trace[:-1, 1])
-    assert (gains >= least_gain - 1e-12).all()
-    if trace[-1, 0] < 50 * len(pairs.advantage):
-        oracles.assert_no_line_is_better(pairs, weights.tolist(), value, least_gain)
-
-
-@few
-@given(problems(HUGE))
-def test_the_ascent_copes_with_huge_advantages(pairs):
-    weights, value, trace = ascend_pairs(pairs, uniform(len(pairs.advantage)))
-    assert value == pytest.approx(float(oracles.value_of_pairs(pairs, weights.tolist())), rel=1e-12)
-    assert value >= trace[0, 1]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_ascent_on_many_pairs_uses_several_buckets(seed):
-    rng = np.random.default_rng(seed)
-    pairs = problem(rng.integers(-30, 31, (3, 90)), [30, 30, 30], [2, 2, 4], rng.integers(1, 4, 90))
-    weights, value, trace = ascend_pairs(pairs, uniform(3))
-    assert value == pytest.approx(float(oracles.value_of_pairs(pairs, weights.tolist())), rel=1e-12)
-    assert value > trace[0, 1]
-    oracles.assert_no_line_is_better(pairs, weights.tolist(), value, 1e-9)
-
-
-def test_the_ascent_leaves_out_a_model_that_only_hurts():
-    """Leaving model 0 out turns a defeat into a tie, and no positive share does better."""
-    pairs = problem([[1], [0]], [1], [2], [1])
-    weights, value, _ = ascend_pairs(pairs, [1, 1])
-    assert (weights.tolist(), value) == ([0, 1], pytest.approx(2 / 3))
-
-
-def test_the_ascent_goes_straight_to_the_end_of_a_line_that_beats_its_intervals():
-    """From the left, the intervals of model 0's line have 3/2 and 1, and its end has 5/3."""
-    pairs = problem([[1, 1], [0, -1]], [1, 1], [2, 2], [1, 1])
-    weights, value, trace = ascend_pairs(pairs, [3, 1])
-    assert (weights.tolist(), value) == ([0, 1], pytest.approx(5 / 3))
-    assert trace[:2].tolist() == [[0.0, 1.0], [1.0, pytest.approx(5 / 3)]]
-
-
-def test_an_interval_between_two_points_of_the_grid_is_not_taken():
-    """The answer is first for weights between n : (n + 1) and (n − 1) : n, and no two weights up to 2**20 are."""
-    n = 2**22
-    pairs = problem([[n + 1, -n], [-n, n - 1]], [2], [2], [1, 1])
-    line = oracles.along(pairs, [1, 1], 1)
-    assert line.best_inside == 1 > oracles.value_of_pairs(pairs, [1, 1])
-    weights, value, trace = ascend_pairs(pairs, [1, 1])
-    assert (weights.tolist(), value) == ([1, 1], 0.5)
-    assert trace.tolist() == [[0.0, 0.5], [2.0, 0.5]]
-
-
-def test_the_ascent_from_a_vertex_skips_the_line_that_is_a_point():
-    pairs = problem([[1], [-1]], [1], [2], [1])
-    weights, value, trace = ascend_pairs(pairs, [1, 0])
-    assert value == 1.0
-    assert weights[1] > weights[0] > 0
-    assert trace[:, 0].tolist() == [0.0, 2.0, 4.0]
-
-
-def test_one_model_has_nothing_to_ascend():
-    pairs = problem([[1, 0, -1]], [3], [2], [1, 1, 1])
-    weights, value, trace = ascend_pairs(pairs, [5])
-    assert (weights.tolist(), value) == ([5], 2 / 5)
-    assert trace.tolist() == [[0.0, 2 / 5], [1.0, 2 / 5]]
-
-
-def test_an_ascent_without_pairs():
-    pairs = problem([[], []], [0, 0], [2, 4], [])
-    weights, value, _ = ascend_pairs(pairs, [1, 1])
-    assert (weights.tolist(), value) == ([1, 1], 1.5)
-
-
-def test_rounds_are_limited():
-    rng = np.random.default_rng(0)
-    pairs = problem(rng.integers(-30, 31, (4, 60)), [20, 20, 20], [2, 2, 2], [1] * 60)
-    _, short, trace = ascend_pairs(pairs, uniform(4), max_rounds=1)
-    _, long, _ = ascend_pairs(pairs, uniform(4))
-    assert trace[-1, 0] <= 4
-    assert short <= long
-
-
-def test_a_gain_below_the_least_is_not_worth_a_step():
-    pairs = problem([[1], [-1]], [1], [200], [1])
-    _, value, _ = ascend_pairs(pairs, [2, 1], least_gain=0.1)
-    assert value == pytest.approx(2 / 202)
+    assert from_uniform.value < best.value
+    seen = []
+    climb = search._Search.climb
+
+    def spy(self, members, incumbents=()):
+        seen.append((len(members), [known.tolist() for known in incumbents]))
+        return climb(self, members, incumbents)
+
+    monkeypatch.setattr(search._Search, "climb", spy)
+    sweep_groups(ContestedViews(case.packed), case.everything, groups_of(case), "rank")
+    assert seen == [(1, []), (len(groups_of(case)), [best.weights.tolist()])]
+
+
+@pytest.mark.parametrize("n_models", [1, 2, 5])
+def test_starts_are_those_given_and_the_best_near_a_vertex(n_models):
+    case = random_case(3, n_models=n_models, n_queries=8, n_candidates=12)
+    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, "rank")
+    given_, *near = search._starts(pairs, [uniform(n_models)])
+    assert given_.tolist() == [1] * n_models
+    values = [oracles.value_of_pairs(pairs, start.tolist()) for start in near_vertices(n_models)]
+    expected = sorted(values, reverse=True)[: search.NEAR_STARTS] if n_models > 1 else []
+    assert [oracles.value_of_pairs(pairs, start.tolist()) for start in near] == expected
+    assert len({tuple(start) for start in near}) == len(near)
+
+
+@pytest.mark.parametrize("name", ["rank", "log", "score"])
+@pytest.mark.parametrize("lossless", [True, False])
+def test_workers_change_nothing(name, lossless, reduction):
+    case = random_case(5, n_models=3, n_queries=16, n_candidates=20, n_relations=3)
+    groups = groups_of(case)
+    for members in (groups, [case.everything]):
+        one, many = (
+            sweep(ContestedViews(case.packed, jobs), members, name, lossless=lossless, jobs=jobs) for jobs in (1, 4)
+        )
+        assert_same(one, many)
+    (overall, one), (overall_too, many) = (
+        sweep_groups(ContestedViews(case.packed, jobs), case.everything, groups, name, lossless=lossless, jobs=jobs)
+        for jobs in (1, 4)
+    )
+    assert_same([overall, *one], [overall_too, *many])
+
+
+def test_the_global_search_is_the_same_with_and_without_groups(reduction):
+    case = random_case(7, n_queries=16, n_candidates=20, n_relations=3)
+    for lossless in (True, False):
+        (alone,) = sweep(ContestedViews(case.packed), [case.everything], "log", lossless=lossless)
+        beside, _ = sweep_groups(
+            ContestedViews(case.packed), case.everything, groups_of(case), "log", lossless=lossless
+        )
+        without, none = sweep_groups(ContestedViews(case.packed), case.everything, [], "log", lossless=lossless)
+        assert none == []
+        for other in (beside, without):
+            assert np.array_equal(alone.weights, other.weights)
+            assert alone.value == other.value
+
+
+def test_the_order_of_groups_and_their_company_change_nothing(reduction):
+    case = random_case(6, n_queries=18, n_candidates=15, n_relations=3)
+    groups = groups_of(case)
+    forth = sweep(ContestedViews(case.packed), groups, "sqrt")
+    back = sweep(ContestedViews(case.packed), groups[::-1], "sqrt")[::-1]
+    alone = [sweep(ContestedViews(case.packed), [members], "sqrt")[0] for members in groups]
+    for results in zip(forth, back, alone, strict=True):
+        assert len({tuple(result.weights) for result in results}) == 1
+        assert len({result.value for result in results}) == 1
+    _, forth = sweep_groups(ContestedViews(case.packed), case.everything, groups, "sqrt")
+    back = sweep_groups(ContestedViews(case.packed), case.everything, groups[::-1], "sqrt")[1][::-1]
+    for results in zip(forth, back, strict=True):
+        assert len({tuple(result.weights) for result in results}) == 1
+        assert len({result.value for result in results}) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_model_has_nothing_to_search(name):
+    case = random_case(1, n_models=1, n_queries=5)
+    (found,) = sweep(ContestedViews(case.packed), [case.everything], name)
+    assert found.weights.tolist() == [1]
+    assert_found(case, case.everything, name, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_query(name):
+    case = random_case(2, n_queries=1, n_candidates=12)
+    (found,) = sweep(ContestedViews(case.packed), [np.array([0])], name)
+    assert_found(case, [0], name, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_contested(name):
+    case = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0])
+    assert case.packed.n_contested == 0
+    found = sweep(ContestedViews(case.packed), [np.array([0]), np.array([1])], name, jobs=2)
+    assert [result.value for result in found] == [1.0, 1 / 3]
+    assert [result.weights.tolist() for result in found] == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_candidates_tied(name):
+    case = pack([np.zeros((2, 7))] * 3, [3, 6])
+    (found,) = sweep(ContestedViews(case.packed), [np.arange(2)], name)
+    assert found.value == 4 / 8
+    assert_found(case, [0, 1], name, found)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_no_groups(jobs):
+    assert sweep(ContestedViews(random_case(0).packed), [], "rank", jobs=jobs) == []
+
+
+def test_without_the_exact_finish_values_are_those_of_the_wide_view():
+    case = random_case(8, n_models=4, n_queries=10, n_candidates=40, levels=None, n_relations=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thinning, "WIDE", Reduction(3, 2))
+        views = ContestedViews(case.packed)
+        (found,) = sweep(views, [case.everything], "rank", lossless=False)
+    pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
+    assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
+    assert found.trace.shape == (1, 3)
+    near = sorted(near_vertices(4), key=lambda start: -oracles.value_of_pairs(pairs, start.tolist()))
+    ends = [search._ascend(pairs, start, search.WIDE_GAIN).value for start in (uniform(4), *near[: search.NEAR_STARTS])]
+    assert found.value == max(ends) > min(ends)
+
+
+def test_large_groups_climb_on_an_even_sample_of_their_queries(monkeypatch):
+    case = random_case(4, n_queries=20, n_candidates=25, levels=None, n_relations=1)
+    views = ContestedViews(case.packed)
+    seen = []
+    gather = pairs_module.Pairs.gather
+
+    def spy(packed, view, queries, name):
+        seen.append((view is views.wide, queries.tolist()))
+        return gather(packed, view, queries, name)
+
+    monkeypatch.setattr(pairs_module.Pairs, "gather", spy)
+    for limit, step in ((10**6, 1), (views.wide.n_pairs(case.everything) // 2, 3)):
+        monkeypatch.setattr(search, "WIDE_PAIRS", limit)
+        seen.clear()
+        (found,) = sweep(views, [case.everything], "rank")
+        assert seen == [(True, list(range(0, 20, step))), (False, list(range(20)))]
+        assert_found(case, case.everything, "rank", found)
+
+
+def test_complementary_models_are_combined():
+    """Each model ranks half of the queries first and the rest second to one decoy: together they get all right."""
+    first, second = np.zeros((4, 6)), np.zeros((4, 6))
+    for q in range(4):
+        sure, unsure = (first, second) if q % 2 else (second, first)
+        sure[q, 0], sure[q, 1:] = 1.0, np.linspace(0.0, 0.3, 5)
+        unsure[q, 0], unsure[q, 1:] = 0.5, [0.6, 0.1, 0.1, 0.1, 0.1]
+    case = pack([first, second], [0] * 4, scales=[0.001, 0.001])
+    (found,) = sweep(ContestedViews(case.packed), [case.everything], "score")
+    assert found.value == 4.0
+    assert max(oracles.reciprocal_sum(case, range(4), v.tolist(), "score") for v in vertices(2)) == 3

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relens.data.groups import Grouping
-from relens.ensemble.fit import fit
+from relens.data.grouping import Grouping
 from relens.ensemble.objective import answer_ranks
+from relens.ensemble.search import search
 from relens.ensemble.weights import FORMAT, KIND, EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError
-from relens.ranks.packed import Provenance
+from relens.packs.pack import Provenance
 from tests.ensemble.cases import queries_of, random_case, without_gaps
 
 RELATIONS = ("likes", "né", "knows")
@@ -102,7 +102,7 @@ def test_files_are_keyed_by_labels_and_say_what_they_are(weights):
 @pytest.mark.parametrize("method", ["dsc", "mean"])
 def test_a_fit_survives_the_file(tmp_path, method):
     packed = random_case(2).packed
-    fitted = fit(packed, method=method, regularise=3.0)
+    fitted = search(packed, method=method, regularise=3.0)
     fitted.save(tmp_path / "w.json")
     loaded = EnsembleWeights.load(tmp_path / "w.json")
     # Only groups with weights of their own are written, their queries with them.

@@ -115,7 +115,7 @@ def test_product_sums_equal_plain_torch(n_edges, width, kind, dtype):
         product = a.conj() * b
         products = torch.cat([product.real, product.imag], dim=1)
     expected = torch.zeros_like(weights).index_add(0, ends[2], weight.unsqueeze(1) * products)
-    found = fused.product_sums(left, right, fused.Trilinear.of(weight, ends, sizes), kind)
+    found = fused.product_sums(left, right, fused.Trilinear.build(weight, ends, sizes), kind)
     torch.testing.assert_close(found, expected)
     wanted = torch.autograd.grad((expected * weights).sum(), (left, right))
     torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (left, right)), wanted)

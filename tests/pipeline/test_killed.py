@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
 
-from relens.run import Run
+from relens.runs import Run
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 SETTINGS = [word for change in CHANGES for word in ("--set", change)]

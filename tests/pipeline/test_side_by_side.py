@@ -11,12 +11,12 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.errors import RelensError
-from relens.pipeline.execute import settings_of
 from relens.pipeline.plan import Plan
+from relens.pipeline.run import settings_of
 from relens.pipeline.side_by_side import train_side_by_side
-from relens.run import Run
+from relens.runs import Run
 from relens.training.trained import TrainedModel
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
@@ -33,7 +33,7 @@ def train(graph: str, path: Path, places, listener=lambda name, device, record: 
     run = Run.open(path) if path.exists() else Run.create(path, "ring")
     settings = settings_of(Plan(graph, MODELS).with_changes(CHANGES), "ring", on_cpu=True)
     wanted = {name: settings[name] for name in MODELS if name not in parameters(path)}
-    train_side_by_side(run, load(graph), graph, wanted, places=places, listener=listener)
+    train_side_by_side(run, load_dataset(graph), graph, wanted, places=places, listener=listener)
 
 
 def parameters(path: Path) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relens.run import Run
+from relens.runs import Run
 
 
 @pytest.fixture(scope="package")

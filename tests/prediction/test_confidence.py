@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from relens.ensemble.fit import fit
+from relens.ensemble.search import search
+from relens.prediction.candidate_ranking import Place
 from relens.prediction.confidence import LEAST, PLACES, Confidence, never_rising
-from relens.prediction.standing import Place
-from relens.ranks.metrics import AnswerRanks
+from relens.ranking.answer_ranks import AnswerRanks
 from tests import simulated
 
 
@@ -27,41 +27,41 @@ def confidence_of(places, *, group=None, answered=None, n_groups=1, tied=None):
 
 def test_shares_are_those_of_the_queries():
     found = confidence_of([1] * 60 + [2] * 30 + [7] * 10)
-    assert found.of(0, False, Place(0, 0)) == pytest.approx(0.6)
-    assert found.of(0, False, Place(1, 0)) == pytest.approx(0.3)
-    assert found.of(0, False, Place(4, 0)) == pytest.approx(0.1 / 5)  # places 3 to 7 are pooled
-    assert found.of(0, False, Place(0, 1)) == pytest.approx(0.45)
-    assert found.of(0, False, Place(50, 0)) == 0
+    assert found.share_at(0, False, Place(0, 0)) == pytest.approx(0.6)
+    assert found.share_at(0, False, Place(1, 0)) == pytest.approx(0.3)
+    assert found.share_at(0, False, Place(4, 0)) == pytest.approx(0.1 / 5)  # places 3 to 7 are pooled
+    assert found.share_at(0, False, Place(0, 1)) == pytest.approx(0.45)
+    assert found.share_at(0, False, Place(50, 0)) == 0
 
 
 def test_a_tied_answer_counts_in_parts():
     found = confidence_of([1] * 10, tied=[1] * 10)
-    assert found.of(0, False, Place(0, 0)) == found.of(0, False, Place(1, 0)) == pytest.approx(0.5)
+    assert found.share_at(0, False, Place(0, 0)) == found.share_at(0, False, Place(1, 0)) == pytest.approx(0.5)
     deep = confidence_of([PLACES - 1] * 10, tied=[19] * 10)
     assert deep.shares.sum() == pytest.approx(2 / 20)
 
 
 def test_a_small_group_is_drawn_to_all_of_them():
     found = confidence_of([1] * 80 + [2] * 20, group=[0] * 80 + [1] * 20, n_groups=2)
-    assert found.of(0, False, Place(0, 0)) == pytest.approx((80 + 5 * 0.8) / 85)
+    assert found.share_at(0, False, Place(0, 0)) == pytest.approx((80 + 5 * 0.8) / 85)
     # Of the second group alone, none stood first: shrunk to 4/25 and 21/25, then pooled because shares never rise.
-    assert found.of(1, False, Place(0, 0)) == found.of(1, False, Place(1, 0)) == pytest.approx(0.5)
+    assert found.share_at(1, False, Place(0, 0)) == found.share_at(1, False, Place(1, 0)) == pytest.approx(0.5)
 
 
 def test_nothing_is_said_without_grounds():
     found = confidence_of([1] * 20 + [1] * (LEAST - 1), group=[0] * 20 + [1] * (LEAST - 1), n_groups=3)
-    assert found.of(0, False, Place(0, 0)) == 1
-    assert found.of(1, False, Place(0, 0)) is None
-    assert found.of(2, False, Place(0, 0)) is None
-    assert found.of(0, True, Place(0, 0)) is None  # no query had other known answers
-    assert found.of(0, False, Place(PLACES, 0)) is None
-    assert found.of(0, False, Place(PLACES - 1, 1)) is None
+    assert found.share_at(0, False, Place(0, 0)) == 1
+    assert found.share_at(1, False, Place(0, 0)) is None
+    assert found.share_at(2, False, Place(0, 0)) is None
+    assert found.share_at(0, True, Place(0, 0)) is None  # no query had other known answers
+    assert found.share_at(0, False, Place(PLACES, 0)) is None
+    assert found.share_at(0, False, Place(PLACES - 1, 1)) is None
 
 
 def test_queries_with_other_known_answers_are_counted_apart():
     found = confidence_of([1] * 10 + [2] * 10, answered=[False] * 10 + [True] * 10)
-    assert found.of(0, False, Place(0, 0)) == 1
-    assert found.of(0, True, Place(0, 0)) == 0.5
+    assert found.share_at(0, False, Place(0, 0)) == 1
+    assert found.share_at(0, True, Place(0, 0)) == 0.5
 
 
 def test_it_holds_on_new_queries():
@@ -75,7 +75,7 @@ def test_it_holds_on_new_queries():
     places, group = draw(30)
     found = confidence_of(places, group=group, n_groups=40)
     places, group = draw(500)
-    said = np.array([found.of(g, False, Place(0, 0)) for g in group])
+    said = np.array([found.share_at(g, False, Place(0, 0)) for g in group])
     for low, high in ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0)):
         chosen = (said >= low) & (said < high)
         assert chosen.sum() > 1000
@@ -93,13 +93,13 @@ def test_pooling_keeps_sums_and_never_rises(values):
 
 def test_validation_ranks_of_a_run_are_counted():
     valid = simulated.packed("valid")
-    weights = fit(valid, method="simple", input="rank")
+    weights = search(valid, method="simple", input="rank")
     found = Confidence.of_valid(valid, weights, int(valid.n_candidates.max()))
     ranks = weights.answer_ranks(valid).realistic
-    at_first = np.mean(ranks[weights.grouping.of(valid.queries) == 6] == 1)
+    at_first = np.mean(ranks[weights.grouping.groups_of(valid.queries) == 6] == 1)
     assert found.queries.sum() == 60
-    assert found.of(6, False, Place(0, 0)) == pytest.approx((12 * at_first + 5 * np.mean(ranks == 1)) / 17)
-    fewer = fit(valid.select_models(("alpha", "beta")), method="mean", input="rank")
+    assert found.share_at(6, False, Place(0, 0)) == pytest.approx((12 * at_first + 5 * np.mean(ranks == 1)) / 17)
+    fewer = search(valid.select_models(("alpha", "beta")), method="mean", input="rank")
     assert Confidence.of_valid(valid, fewer, 30).queries.sum() == 60
     sampled = replace(valid, provenance=replace(valid.provenance, candidates="sampled"))
     assert Confidence.of_valid(sampled, weights, 30) is None

@@ -15,15 +15,15 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.queries import DIRECTIONS, Queries
-from relens.ensemble.fit import fit
+from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, RelensError, WeightsError
+from relens.packs.export import Ranker
 from relens.prediction import Ensemble, ranked_device
-from relens.ranks.export import Ranker
-from relens.run import MADE_BY, Run
-from relens.training.fit import FitResult
+from relens.runs import MADE_BY, Run
+from relens.training.loop import TrainingResult
 from relens.training.trained import TrainedModel, save_trained
 from tests import simulated
 from tests.cli.commands import succeed
@@ -319,12 +319,12 @@ def test_what_does_not_belong_together_is_refused(copied, tmp_path):
 def trained_again(run, name):
     """Give a model of a run other parameters, with all that says so."""
     trained = TrainedModel.open(run.model_path(name) / "trained")
-    dataset = load(trained.source)
+    dataset = load_dataset(trained.source)
     model = trained.load(dataset)
     with torch.no_grad():
         first = next(model.parameters())
         first.copy_(first.flip(0))
-    save_trained(model, trained.settings, FitResult(**trained.result), dataset, trained.source, trained.folder)
+    save_trained(model, trained.settings, TrainingResult(**trained.result), dataset, trained.source, trained.folder)
 
 
 def test_models_trained_after_the_ranking_are_refused(copied):
@@ -342,13 +342,13 @@ def test_models_trained_after_the_ranking_are_refused(copied):
     succeed("rank", copied.path, "--force", "--device", "cpu")
     with pytest.raises(WeightsError, match=r"fitted on other validation ranks .*: rank and search again"):
         Ensemble.open(copied, "dsc-rank")
-    fit(copied.ranks("valid"), method="mean", input="rank").save(copied.weights_path("mean"))
+    search(copied.ranks("valid"), method="mean", input="rank").save(copied.weights_path("mean"))
     assert Ensemble.open(copied, "mean").predict(head=SITE, relation=NORTH)
 
 
 def test_weights_of_some_models_belong_to_the_ranks_of_all(copied):
     some = copied.ranks("valid").select_models(["rotate", "transe"])
-    weights = fit(some, method="mean", input="rank")
+    weights = search(some, method="mean", input="rank")
     weights.save(copied.weights_path("some"))
     assert Ensemble.open(copied, "some").weights.models == ("rotate", "transe")
     replace(weights, fitted_on="0" * 16).save(copied.weights_path("some"))

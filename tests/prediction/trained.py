@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from relens.ensemble.fit import fit
-from relens.run import Run
+from relens.ensemble.search import search
+from relens.runs import Run
 from tests.cli.commands import succeed
 
 SMALL = ("--preset", "demo", "--set", "dim=16", "--set", "steps=60", "--set", "validate_every=60", "--set", "batch=128")
@@ -21,5 +21,5 @@ def make_run(path: Path) -> Run:
     succeed("rank", path, "--device", "cpu")
     run = Run.open(path)
     for name in INPUTS:
-        fit(run.ranks("valid"), method="dsc", input=name, regularise="none").save(run.weights_path(f"dsc-{name}"))
+        search(run.ranks("valid"), method="dsc", input=name, regularise="none").save(run.weights_path(f"dsc-{name}"))
     return run

@@ -7,9 +7,9 @@ from threading import Event
 import numpy as np
 
 from relens.data.dataset import Dataset
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.weights import EnsembleWeights
-from relens.prediction import Known, Prediction, Predictions, Question, Vote
+from relens.prediction import KnownFacts, Prediction, Predictions, Question, Vote
 
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\">"
 SCRIPT = "</script><script>document.title='broken in'</script>"
@@ -68,7 +68,7 @@ class Alphabetical:
     def __post_init__(self) -> None:
         self.weights = some_weights(self.dataset)
 
-    def predict_many(self, queries: Iterable[Question], *, top: int, known: Known) -> Iterator[Predictions]:
+    def predict_many(self, queries: Iterable[Question], *, top: int, known: KnownFacts) -> Iterator[Predictions]:
         for anchor, relation, direction in queries:
             self.asked.append((anchor, relation, direction))
             self.begun.set()
@@ -78,7 +78,7 @@ class Alphabetical:
                 raise self.failure
             yield self._predictions(anchor, relation, direction, top, known)
 
-    def _predictions(self, anchor: str, relation: str, direction: str, top: int, known: Known) -> Predictions:
+    def _predictions(self, anchor: str, relation: str, direction: str, top: int, known: KnownFacts) -> Predictions:
         splits = self._known(anchor, relation, direction)
         candidates = [label for label in self.dataset.entities.labels if label not in splits]
         labels = [label for label in self.dataset.entities.labels if known == "mark" or label not in splits]

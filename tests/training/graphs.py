@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
+from relens.ranking.validation import mean_reciprocal_rank
 from relens.training.presets import resolve
-from relens.training.ranking import mean_reciprocal_rank
 from relens.training.settings import TrainSettings
 
 N_ENTITIES, N_RELATIONS = 12, 3

@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from relens.data.dataset import Dataset
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.data.patterns import ROWS, STEPS, Triple, patterns
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
-from relens.training.fit import fit, new_model
+from relens.ranking.validation import filtered_ranks, scoring
+from relens.training.loop import new_model, optimise
 from relens.training.presets import from_values
-from relens.training.ranking import filtered_ranks, scoring
 
 DISTANCE = {
     "loss": "bce_mean",
@@ -113,7 +113,7 @@ def learn(part: Part, model: str, seed: int = 0, **changes: Any) -> Learned:
     steps = {"steps": part.steps, "validate_every": part.steps}
     settings = from_values(model, {**SETTINGS[model], **steps, "seed": seed, **changes})
     trained = new_model(settings, graph.train, *sizes(graph))
-    fit(trained, graph.train, settings, validate=lambda model: 1.0)
+    optimise(trained, graph.train, settings, validate=lambda model: 1.0)
     return Learned(trained, graph)
 
 

@@ -12,8 +12,8 @@ import torch
 from relens.errors import InputError
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
-from relens.training.fit import FitResult, fit, new_model
-from relens.training.journal import LOG, Record, read_log
+from relens.training.log import LOG, LogRecord, read_log
+from relens.training.loop import TrainingResult, new_model, optimise
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
 CPU = torch.device("cpu")
@@ -28,19 +28,19 @@ class StopHereError(Exception):
 def train(model: str, folder: Path | None, *changes: str, until: int | None = None):
     """Train a tiny model with a checkpoint at every validation; stop by an exception at step ``until``."""
 
-    def listen(record: Record) -> None:
+    def listen(record: LogRecord) -> None:
         if record.step == until:
             raise StopHereError
 
     settings = small_settings(model, *CHANGES, *changes)
     trained = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS)
-    result = fit(
+    result = optimise(
         trained, TRIPLES, settings, validate=TrainMRR(TRIPLES), log=listen, folder=folder, checkpoint_seconds=0
     )
     return trained.state_dict(), result
 
 
-def same(first: FitResult, second: FitResult) -> bool:
+def same(first: TrainingResult, second: TrainingResult) -> bool:
     return (first.step, first.best_step, first.best_mrr, first.ending) == (
         second.step,
         second.best_step,
@@ -81,7 +81,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path) -> None:
 def test_checkpoints_wait_for_their_time(tmp_path) -> None:
     settings = small_settings("complex", *CHANGES)
     trained = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS)
-    fit(trained, TRIPLES, settings, validate=TrainMRR(TRIPLES), folder=tmp_path, checkpoint_seconds=1e6)
+    optimise(trained, TRIPLES, settings, validate=TrainMRR(TRIPLES), folder=tmp_path, checkpoint_seconds=1e6)
     assert [path.name for path in tmp_path.iterdir()] == [LOG]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relens.models import MODELS
-from relens.training.fit import fit, new_model
+from relens.training.loop import new_model, optimise
 from relens.training.settings import LOSSES
 from relens.training.step import TrainingStep
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, shifted_triples, small_settings
@@ -17,7 +17,7 @@ TRIPLES = shifted_triples()
 
 def train(settings, folder=None):
     model = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS).to("cuda")
-    return model, fit(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), folder=folder, checkpoint_seconds=0)
+    return model, optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), folder=folder, checkpoint_seconds=0)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -50,7 +50,7 @@ def test_a_captured_step_follows_the_learning_rate(optimiser) -> None:
 
     settings = small_settings("complex", *changes)
     model = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS).to("cuda")
-    fit(model, TRIPLES, settings, validate=validate)
+    optimise(model, TRIPLES, settings, validate=validate)
     assert (seen[1] - seen[0]).abs().max() < 1e-3
     assert seen[0].abs().max() > 0.05
 
@@ -74,7 +74,7 @@ def test_a_step_that_cannot_be_captured_runs_plainly(caplog, monkeypatch) -> Non
 
     monkeypatch.setattr(type(model), "encode", reading)
     with caplog.at_level(logging.WARNING):
-        result = fit(model, TRIPLES, settings, validate=TrainMRR(TRIPLES))
+        result = optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES))
     assert "cannot be captured as a CUDA graph and runs plainly" in caplog.text
     assert result.best_mrr > 0.9
 

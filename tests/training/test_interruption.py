@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from relens.training.checkpoint import newest_step
-from relens.training.fit import fit, new_model
 from relens.training.interruption import SIGNALS, Interruption
-from relens.training.journal import LOG, read_log
+from relens.training.log import LOG, read_log
+from relens.training.loop import new_model, optimise
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
 TRIPLES = random_triples()
@@ -93,7 +93,7 @@ class Trained:
             return validate(model)
 
         model = new_model(self.settings, TRIPLES, N_ENTITIES, N_RELATIONS)
-        result = fit(model, TRIPLES, self.settings, validate=interrupted, folder=folder, stop=stop)
+        result = optimise(model, TRIPLES, self.settings, validate=interrupted, folder=folder, stop=stop)
         log = [(line["step"], line["loss"], line["mrr"], line["lr"]) for line in read_log(folder / LOG)]
         return model.state_dict(), (result.step, result.best_step, result.best_mrr, result.ending), log
 
@@ -131,4 +131,4 @@ def test_without_a_folder_nothing_is_kept() -> None:
     settings = small_settings("complex", *CHANGES)
     model = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS)
     with pytest.raises(KeyboardInterrupt):
-        fit(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), stop=lambda: True)
+        optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), stop=lambda: True)

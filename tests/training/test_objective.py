@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from relens.models import MODELS, relation_scorers
-from relens.training.fit import new_model
+from relens.training.loop import new_model
 from relens.training.losses import negative_sampling, weighted_mean
 from relens.training.objective import build_objective
 from relens.training.presets import resolve
@@ -16,7 +16,7 @@ from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples, small
 
 def objective_of(settings: TrainSettings, triples: np.ndarray, n_entities: int = N_ENTITIES):
     model = new_model(settings, triples, n_entities, N_RELATIONS)
-    queries = TrainingQueries.of(torch.from_numpy(triples), n_entities, N_RELATIONS)
+    queries = TrainingQueries.from_triples(torch.from_numpy(triples), n_entities, N_RELATIONS)
     return model, queries, *build_objective(model, queries, settings)
 
 

@@ -15,7 +15,7 @@ def triples() -> np.ndarray:
 
 @pytest.fixture
 def queries(triples) -> TrainingQueries:
-    return TrainingQueries.of(torch.from_numpy(triples), N_ENTITIES, N_RELATIONS)
+    return TrainingQueries.from_triples(torch.from_numpy(triples), N_ENTITIES, N_RELATIONS)
 
 
 def known_answers(triples: np.ndarray) -> dict[tuple[int, int], set[int]]:
@@ -71,7 +71,7 @@ def test_all_answers_is_brute_force(triples, queries) -> None:
 
 
 def test_repeated_triples_count_as_known_once(triples) -> None:
-    twice = TrainingQueries.of(torch.from_numpy(np.concatenate([triples, triples])), N_ENTITIES, N_RELATIONS)
+    twice = TrainingQueries.from_triples(torch.from_numpy(np.concatenate([triples, triples])), N_ENTITIES, N_RELATIONS)
     assert len(twice) == 4 * len(triples)
     assert len(twice.keys) == 2 * len(triples)
 

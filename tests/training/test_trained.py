@@ -7,7 +7,7 @@ import torch
 from relens.data.dataset import Dataset, Vocabulary
 from relens.errors import InputError
 from relens.models import MODELS
-from relens.training.fit import FitResult, new_model
+from relens.training.loop import TrainingResult, new_model
 from relens.training.trained import RECORD, TENSORS, TrainedModel, save_trained
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples, small_settings
 
@@ -21,7 +21,7 @@ GRAPH = Dataset(
 )
 
 
-RESULT = FitResult(step=40, best_step=20, best_mrr=0.5, ending="steps", seconds=1.5)
+RESULT = TrainingResult(step=40, best_step=20, best_mrr=0.5, ending="steps", seconds=1.5)
 
 
 def saved(model: str, folder):
@@ -36,7 +36,7 @@ def test_a_saved_model_scores_the_same(model, tmp_path) -> None:
     opened = TrainedModel.open(tmp_path / "m")
     assert opened == stored
     assert (opened.settings, opened.dataset, opened.source) == (small_settings(model), "tiny", "some/folder")
-    assert FitResult(**opened.result) == RESULT
+    assert TrainingResult(**opened.result) == RESULT
     loaded = opened.load(GRAPH)
     anchor, relation = torch.arange(6), torch.arange(6)
     with torch.no_grad():

@@ -7,9 +7,9 @@ from typing import Any
 import click
 from joblib import parallel_config
 
-from relens.ensemble.cluster import BACKENDS, connect
-from relens.ensemble.remote import Journal, Remote
-from relens.run import Run
+from relens.clusters.engines import BACKENDS, connect
+from relens.clusters.remote import Remote, SearchJournal
+from relens.runs import Run
 
 JOURNAL = "search.jsonl"
 LOCAL = ("threading", "loky")
@@ -39,6 +39,6 @@ def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Re
             yield None
         return
     with connect(next(name for name in BACKENDS if name == backend), address) as cluster:
-        remote = Remote(cluster, Journal(run.path / JOURNAL))
+        remote = Remote(cluster, SearchJournal(run.path / JOURNAL))
         yield remote
         remote.journal.remove()

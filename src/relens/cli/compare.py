@@ -19,9 +19,9 @@ from relens.cli.options import (
 )
 from relens.comparison import DEFAULT_SPECS, Comparison
 from relens.comparison import compare as compare_methods
-from relens.ensemble.fit import FitSettings
-from relens.ranks.packed import PackedRanks
-from relens.run import Run
+from relens.ensemble.search import SearchSettings
+from relens.packs.pack import PackedRanks
+from relens.runs import Run
 from relens.tables import comparison_table, spread_table
 
 
@@ -56,7 +56,12 @@ def compare(
     if models:
         valid, test = valid.select_models(models), test.select_models(models)
     comparison = compare_methods(
-        valid, test, methods or DEFAULT_SPECS, settings=FitSettings(**options), jobs=jobs, progress=TerminalProgress()
+        valid,
+        test,
+        methods or DEFAULT_SPECS,
+        settings=SearchSettings(**options),
+        jobs=jobs,
+        progress=TerminalProgress(),
     )
     present(comparison, valid, spread, "json" if as_json else form, output)
 

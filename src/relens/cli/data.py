@@ -12,7 +12,7 @@ from rich.table import Table
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.data.candidates import Candidates
-from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load, load_entry, locate
+from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load_dataset, load_entry, locate
 from relens.data.negatives import write_sampled
 from relens.data.statistics import describe
 
@@ -62,7 +62,7 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     NAME_OR_PATH is a name that `relens data list` shows, or a folder with train, valid and test files. A relation's
     class says how many answers it has: 1-N means one head per tail and many tails per head.
     """
-    loaded = load(dataset, offline=offline, progress=TerminalProgress())
+    loaded = load_dataset(dataset, offline=offline, progress=TerminalProgress())
     facts = describe(loaded)
     if as_json:
         folder = None if loaded.folder is None else str(loaded.folder)
@@ -145,7 +145,7 @@ def sample_negatives(
     and `relens rank RUN --candidates FOLDER` ranks models that were trained on the data set itself. What is computed
     from such ranks is higher than among all entities, and every table says that its candidates are sampled.
     """
-    loaded = load(dataset, offline=offline, progress=TerminalProgress())
+    loaded = load_dataset(dataset, offline=offline, progress=TerminalProgress())
     target = output or Path(f"{loaded.name}-sampled-{per_query}")
     made = write_sampled(loaded, target, per_query, seed, force=force, progress=TerminalProgress())
     facts = _candidate_facts(made.candidates)

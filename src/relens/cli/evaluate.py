@@ -18,13 +18,13 @@ from relens.cli.options import (
     seed_option,
     show,
 )
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation, evaluate_ranks, model_ranks
 from relens.evaluation import evaluate as evaluate_weights
 from relens.files import write_json
-from relens.run import Run
+from relens.runs import Run
 from relens.tables import breakdown_table, evaluation_table
 
 

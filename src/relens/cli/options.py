@@ -11,12 +11,12 @@ import click
 from joblib import cpu_count
 
 from relens.cli.console import emit, note
-from relens.ensemble.fit import METHODS, SEARCHERS
 from relens.ensemble.inputs import INPUTS
+from relens.ensemble.search import METHODS, SEARCHERS
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
-from relens.ranks.packed import PackedRanks
-from relens.run import Run
+from relens.packs.pack import PackedRanks
+from relens.runs import Run
 from relens.tables import Table
 from relens.training.preset_files import PRESETS
 
@@ -107,7 +107,7 @@ _FIT_OPTIONS = [
 
 
 def fit_options(command: F) -> F:
-    """Add the options of a fit, all fields of ``FitSettings`` but the method."""
+    """Add the options of a fit, all fields of ``SearchSettings`` but the method."""
     for option in reversed(_FIT_OPTIONS):
         command = option(command)
     return command

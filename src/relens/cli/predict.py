@@ -14,8 +14,8 @@ from relens.cli.console import TerminalProgress, note
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import json_option, output_option, run_argument, show
 from relens.files import whole_file
-from relens.prediction import KNOWN, Ensemble, Known, Predictions
-from relens.run import Run
+from relens.prediction import KNOWN, Ensemble, KnownFacts, Predictions
+from relens.runs import Run
 from relens.tables import Column, Row, Table
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     return Table(found.question, columns, rows, facts, notes)
 
 
-def _answer_file(ensemble: Ensemble, file: Path, top: int, known: Known, *, as_json: bool, output: Path | None) -> None:
+def _answer_file(
+    ensemble: Ensemble, file: Path, top: int, known: KnownFacts, *, as_json: bool, output: Path | None
+) -> None:
     """Stream the answers to all questions of a file."""
     from relens.prediction.questions import read_questions
 

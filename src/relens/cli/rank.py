@@ -8,9 +8,9 @@ from relens.cli.console import TerminalProgress, emit, emit_json
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import hold, json_option, models_option, run_argument
 from relens.data.candidate_files import with_candidates
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.errors import InputError
-from relens.ranks.metrics import mrr
+from relens.ranking.answer_ranks import mrr
 
 
 @click.command()
@@ -45,8 +45,8 @@ def rank(
     """
     chosen = pick_device(device)  # before anything that needs torch: it says how to install it
     from relens.evaluation import model_ranks
-    from relens.pipeline.execute import open_or_create
     from relens.pipeline.ranking import rank_models
+    from relens.pipeline.run import open_or_create
     from relens.training.trained import TrainedModel
 
     run = hold(run_path)
@@ -54,7 +54,7 @@ def rank(
     if not names:
         raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
     trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
-    dataset = load(trained[names[0]].source)
+    dataset = load_dataset(trained[names[0]].source)
     if candidates is not None:
         dataset = with_candidates(dataset, candidates)
     if into is not None:

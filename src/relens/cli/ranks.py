@@ -17,20 +17,20 @@ from relens.cli.ranks_report import report
 from relens.data import catalog
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS
-from relens.ensemble.pairs import FINE, Reduction
-from relens.ensemble.reduced import read_reduced, write_reduced
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text
-from relens.ranks.authors import Form, read_authors
-from relens.ranks.dense import Dense, Kind, check_shapes, pack_dense
-from relens.ranks.model_files import SPLITS, check_models
-from relens.ranks.packed import PackedRanks
-from relens.ranks.pykeen_models import Missing, PykeenFolder
-from relens.ranks.scorers import pack_scorers
-from relens.ranks.scores import ArrayOptions, read_arrays, read_scores
-from relens.ranks.store import save
-from relens.run import RECORD, Run
+from relens.importers.authors import Form, read_authors
+from relens.importers.dense import Dense, Kind, check_shapes, pack_dense
+from relens.importers.model_files import SPLITS, check_models
+from relens.importers.pykeen import Missing, PykeenFolder
+from relens.importers.scorers import pack_scorers
+from relens.importers.scores import ArrayOptions, read_arrays, read_scores
+from relens.packs.pack import PackedRanks
+from relens.packs.reduced import read_reduced, write_reduced
+from relens.packs.store import save_pack
+from relens.packs.thinning import FINE, Reduction
+from relens.runs import RECORD, Run
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -215,7 +215,7 @@ def from_pykeen(
     answers of train, valid and test are left out.
     """
     by_name = _named_folders(folders, names)
-    dataset = catalog.load(data_name, progress=TerminalProgress())
+    dataset = catalog.load_dataset(data_name, progress=TerminalProgress())
     found = {name: PykeenFolder.open(folder, dataset, missing=missing) for name, folder in by_name.items()}
     chosen = pick_device(device)
     scorers = {name: model.load(chosen, trust=trust) for name, model in found.items()}
@@ -306,12 +306,12 @@ def expand(file: Path, run_path: Path, models: list[str], jobs: int, force: bool
     name = next(iter(splits.values())).provenance.dataset
     with Run.receive_ranks(run_path, name, force=force) as stores:
         for split, packed in splits.items():
-            save(packed.select_models(models) if models else packed, stores / split)
+            save_pack(packed.select_models(models) if models else packed, stores / split)
     report(run_path, jobs, as_json)
 
 
 def _load(name: str | None) -> Dataset | None:
-    return None if name is None else catalog.load(name, progress=TerminalProgress())
+    return None if name is None else catalog.load_dataset(name, progress=TerminalProgress())
 
 
 def _named(arrays: tuple[str, ...]) -> dict[str, Path]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from relens.cli.options import show
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.ensemble.baselines import model_mrrs
 from relens.errors import RanksError
-from relens.ranks.model_files import SPLITS
-from relens.ranks.packed import TIE_RULE, PackedRanks
-from relens.ranks.store import n_bytes
-from relens.run import Run
+from relens.importers.model_files import SPLITS
+from relens.packs.pack import TIE_RULE, PackedRanks
+from relens.packs.store import n_bytes
+from relens.runs import Run
 from relens.tables.table import Column, Row, Table
 
 
@@ -38,7 +38,7 @@ def _describe(packed: PackedRanks, path: Path, jobs: int) -> dict[str, Any]:
         "tie_rule": TIE_RULE,
         "queries": packed.n_queries,
         "relations": len(packed.relations),
-        "groups_with_queries": len(np.unique(grouping.of(packed.queries))),
+        "groups_with_queries": len(np.unique(grouping.groups_of(packed.queries))),
         "candidates": int(packed.n_candidates.sum(dtype=np.int64)),
         "contested": packed.n_contested,
         "contested_share": packed.n_contested / max(1, int(packed.n_candidates.sum(dtype=np.int64))),

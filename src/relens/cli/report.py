@@ -27,7 +27,7 @@ def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> 
     curves, and statistics of the graph. What the run lacks is left out. A run that was not compared yet is compared
     first, and the result kept in it.
     """
-    from relens.report import write_report
+    from relens.reports import write_report
 
     run = hold(run_path)
     page = write_report(run, folder or run.path / "report", curves=curves, progress=TerminalProgress())

@@ -16,7 +16,7 @@ from relens.pipeline.plan import Plan, read_plan
 if TYPE_CHECKING:
     import torch
 
-    from relens.training.journal import Record
+    from relens.training.log import LogRecord
 
 
 @click.command()
@@ -52,10 +52,10 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     plan = _plan(source, options)
     note(f"loading {plan.dataset} and what trains {len(plan.models)} models")
     devices = pick_devices(options["devices"])  # before anything that needs torch: it says how to install it
-    from relens.pipeline.execute import execute
+    from relens.pipeline.run import run_plan
     from relens.pipeline.stages import STAGES
 
-    found, comparison = execute(
+    found, comparison = run_plan(
         plan, path, devices=devices, jobs=options["jobs"], force=STAGES if "all" in force else force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
@@ -79,7 +79,7 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
     return plan.with_changes(options["changes"])
 
 
-def show_training(name: str, device: "torch.device", record: "Record") -> None:
+def show_training(name: str, device: "torch.device", record: "LogRecord") -> None:
     """Print a line for each validation."""
     if record.mrr is not None and record.loss is not None:
         note(

@@ -19,8 +19,9 @@ from relens.cli.options import (
     warn_of_few,
 )
 from relens.ensemble.baselines import model_mrrs
-from relens.ensemble.fit import FitSettings, fit
-from relens.ranks.metrics import mrr
+from relens.ensemble.search import SearchSettings
+from relens.ensemble.search import search as search_weights
+from relens.ranking.answer_ranks import mrr
 
 
 @click.command()
@@ -47,7 +48,7 @@ def search(
     The default finds, for every relation and direction, the weights with the best validation MRR, shrunk towards the
     global weights as far as cross-validation inside the validation split advises. The test split is not read.
     """
-    settings = FitSettings(**options)
+    settings = SearchSettings(**options)
     run = hold(run_path)
     path = run.weights_path(_default_name(settings) if name is None else name)
     valid = run.ranks("valid")
@@ -55,7 +56,7 @@ def search(
         valid = valid.select_models(models)
     begun = monotonic()
     with search_on(backend, address, run) as remote:
-        weights = fit(valid, settings, jobs=jobs, remote=remote, progress=TerminalProgress())
+        weights = search_weights(valid, settings, jobs=jobs, remote=remote, progress=TerminalProgress())
         seconds = monotonic() - begun
         weights.save(path)
     single = dict(zip(valid.models, model_mrrs(valid, jobs=jobs).tolist(), strict=True))
@@ -79,6 +80,6 @@ def search(
     emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
 
 
-def _default_name(settings: FitSettings) -> str:
+def _default_name(settings: SearchSettings) -> str:
     searches = settings.method in ("simple", "basic", "dsc")
     return settings.method if not searches or settings.searcher == "sweep" else f"{settings.method}-{settings.searcher}"

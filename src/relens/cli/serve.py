@@ -8,7 +8,7 @@ from relens.cli.console import note
 from relens.cli.device import device_option
 from relens.cli.options import run_argument
 from relens.errors import MissingExtraError
-from relens.run import Run
+from relens.runs import Run
 
 
 @click.command()

@@ -9,11 +9,11 @@ from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import hold, jobs_option, json_option, seed_option
 from relens.comparison import compare
-from relens.ensemble.fit import FitSettings
+from relens.ensemble.search import SearchSettings
 from relens.errors import InputError
-from relens.ranks.simulate import Simulation
-from relens.ranks.store import save
-from relens.run import RECORD, Run
+from relens.packs.simulation import Simulation
+from relens.packs.store import save_pack
+from relens.runs import RECORD, Run
 
 DATASET = "simulated"
 MODELS = ("translation", "rotation", "bilinear", "convolution", "graph")
@@ -44,8 +44,10 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in ("valid", "test")}
     with Run.receive_ranks(run_path, DATASET, force=True) as folder:
         for split, ranks in packed.items():
-            save(ranks, folder / split)
-    comparison = compare(packed["valid"], packed["test"], settings=FitSettings(seed=seed), jobs=jobs, progress=progress)
+            save_pack(ranks, folder / split)
+    comparison = compare(
+        packed["valid"], packed["test"], settings=SearchSettings(seed=seed), jobs=jobs, progress=progress
+    )
     run = hold(run_path)
     comparison.weights["dsc"].save(run.weights_path("dsc"))
     present(comparison, packed["valid"], False, "json" if as_json else "text", None)

@@ -9,7 +9,7 @@ import click
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import PRESET_HELP, json_option, one_of, seed_option
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     command runs again; a model that is complete is left alone.
     """
     device = pick_device(options["device"])  # before anything that needs torch: it says how to install it
-    from relens.pipeline.checks import check_splits
-    from relens.pipeline.execute import open_or_create
+    from relens.data.checks import check_splits
+    from relens.pipeline.run import open_or_create
     from relens.pipeline.training import standing, telling_what_is_kept, tidy_models, train_again, trained_model
     from relens.training.presets import resolve
 
-    dataset = load(source, offline=options["offline"], progress=TerminalProgress())
+    dataset = load_dataset(source, offline=options["offline"], progress=TerminalProgress())
     overrides = [*options["overrides"], f"seed={options['seed']}"]
     settings = resolve(dataset.name, model.lower(), options["preset"], overrides)
     check_splits(dataset, "valid")
@@ -89,9 +89,9 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
 def _train(
     dataset: Dataset, source: str, settings: "TrainSettings", folder: Path, device: "torch.device"
 ) -> "TrainedModel":
-    from relens.pipeline.checks import sampled_validation
+    from relens.data.checks import sampled_validation
     from relens.pipeline.training import train_model
-    from relens.training.journal import Record
+    from relens.training.log import LogRecord
 
     note(f"training {settings.model}: {settings.steps:,} steps on {device}")
     for text in sampled_validation(dataset):
@@ -99,7 +99,7 @@ def _train(
     with TerminalProgress().task(f"training {folder.name}", settings.steps) as advance:
         done = 0
 
-        def show(record: Record) -> None:
+        def show(record: LogRecord) -> None:
             nonlocal done
             advance(record.step - done)
             done = record.step

@@ -13,7 +13,7 @@ from relens.ensemble.inputs import INPUTS, Input
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json, write_text
-from relens.run import Run
+from relens.runs import Run
 from relens.tables import Column, Row, Table
 
 name_option = click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")

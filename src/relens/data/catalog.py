@@ -114,7 +114,7 @@ CATALOG: dict[str, Entry] = {
 }
 
 
-def load(name_or_path: str | Path, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
+def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: Progress = SILENT) -> Dataset:
     """Load a data set: a folder, a catalogued name or an imported name.
 
     A folder that exists wins. A name is looked up below ``RELENS_DATA``, then in the cache, then fetched into the

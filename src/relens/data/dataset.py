@@ -44,7 +44,7 @@ class Vocabulary:
                 )
 
     @classmethod
-    def of(cls, kind: str, labels: Iterable[str]) -> Self:
+    def from_labels(cls, kind: str, labels: Iterable[str]) -> Self:
         """Give ids to the distinct labels in sorted order, so that they do not depend on the order of a file."""
         return cls(kind, tuple(sorted(set(labels))))
 
@@ -134,8 +134,10 @@ class Dataset:
     ) -> Self:
         """Build from rows (head, relation, tail) of labels; ids follow the sorted labels."""
         columns = [list(zip(*rows, strict=True)) or [(), (), ()] for rows in (train, valid, test)]
-        entities = Vocabulary.of("entity", (label for heads, _, tails in columns for label in (*heads, *tails)))
-        relations = Vocabulary.of("relation", (label for _, labels, _ in columns for label in labels))
+        entities = Vocabulary.from_labels(
+            "entity", (label for heads, _, tails in columns for label in (*heads, *tails))
+        )
+        relations = Vocabulary.from_labels("relation", (label for _, labels, _ in columns for label in labels))
         ids = [
             np.stack([entities.ids_of(heads), relations.ids_of(labels), entities.ids_of(tails)], axis=1)
             for heads, labels, tails in columns

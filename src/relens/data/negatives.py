@@ -8,7 +8,7 @@ import numpy.typing as npt
 from relens.data.candidate_files import RECORD, with_candidates, write_candidates
 from relens.data.candidates import PADDING, Candidates
 from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.errors import DatasetError
 from relens.files import whole_folder
 from relens.progress import SILENT, Progress
@@ -37,7 +37,7 @@ def sample_negatives(
         with progress.task(f"sampling {split}", len(queries)) as advance:
             for begin in range(0, len(queries), _BLOCK):
                 here = queries[begin : begin + _BLOCK]
-                offsets, others = known.of(here)
+                offsets, others = known.other_answers(here)
                 rng = generator(seed, "negatives", split, begin)
                 for row, answer in enumerate(here.answer.tolist()):
                     taken = np.append(others[offsets[row] : offsets[row + 1]], answer)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from relens.clusters.remote import Remote
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks
-from relens.ensemble.pairs import Views
-from relens.ensemble.remote import Remote
-from relens.ensemble.search import sweep_groups
 from relens.ensemble.shrinkage import Shrinkage
+from relens.ensemble.sweep import sweep_groups
+from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
 from relens.seeding import generator
 
@@ -30,7 +30,7 @@ class Choice:
 
 
 def choose(
-    views: Views,
+    views: ContestedViews,
     group: npt.NDArray[np.int32],
     inputs: Sequence[Input],
     kappas: Sequence[float],
@@ -76,7 +76,7 @@ def folds(triple: npt.NDArray[np.int32], seed: int) -> npt.NDArray[np.int64]:
 
 
 def _held_out_sums(
-    views: Views,
+    views: ContestedViews,
     group: npt.NDArray[np.int32],
     held_out: npt.NDArray[np.bool_],
     name: Input,

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.data.queries import HEAD, TAIL
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights, to_grid, uniform
 from relens.ensemble.inputs import Input
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import WeightsError, nearest
 from relens.files import open_npy, whole_file
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
 
 FALLBACK_LABEL = "(fallback)"
 
@@ -143,7 +143,7 @@ def _imported(
         table=table,
         own=own,
         fallback=fallback,
-        support=np.bincount(grouping.of(packed.queries), minlength=len(grouping)).astype(np.int64),
+        support=np.bincount(grouping.groups_of(packed.queries), minlength=len(grouping)).astype(np.int64),
         input=name,
         settings={"method": "imported", "file": path.name, "input": name},
         dataset=(packed.provenance.dataset, packed.provenance.fingerprint),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.errors import InputError, RanksError, nearest
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
 
 Input = Literal["rank", "log", "sqrt", "rrf", "score"]
 INPUTS: tuple[Input, ...] = ("rank", "log", "sqrt", "rrf", "score")

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from numba import njit
 
 from relens.ensemble.inputs import Input, cost_table
-from relens.ranks.metrics import AnswerRanks
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
+from relens.ranking.answer_ranks import AnswerRanks
 
 BLOCK = 1024
 """Candidates summed at a time: their sums stay in the first-level cache."""

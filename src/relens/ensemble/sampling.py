@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relens.ensemble.found import Found, Members
+from relens.clusters.remote import Remote
 from relens.ensemble.grid import to_grid, uniform
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.remote import Remote
+from relens.ensemble.results import QueryIndex, SearchResult
 from relens.errors import MissingExtraError
+from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
-from relens.ranks.packed import PackedRanks
 from relens.seeding import generator
 
 Sampler = Literal["tpe", "random"]
@@ -31,7 +31,7 @@ class _Task(NamedTuple):
     """A group to search: ranks, where its queries are in them, how, its number, and when the search of all began."""
 
     packed: PackedRanks
-    queries: Members
+    queries: QueryIndex
     name: Input
     sampler: Sampler
     trials: int
@@ -42,7 +42,7 @@ class _Task(NamedTuple):
 
 def sample_groups(
     packed: PackedRanks,
-    members: Sequence[Members],
+    members: Sequence[QueryIndex],
     name: Input,
     *,
     sampler: Sampler,
@@ -51,7 +51,7 @@ def sample_groups(
     jobs: int = 1,
     remote: Remote | None = None,
     progress: Progress = SILENT,
-) -> list[Found]:
+) -> list[SearchResult]:
     """Search each group's weights with ``trials`` samples of [0, 1]^N, the first at equal weights (Algorithm 1)."""
     begun = monotonic()
     description = f"{sampler}, {trials} trials a group"
@@ -67,8 +67,11 @@ def sample_groups(
 
 
 def _sample_part(
-    packed: PackedRanks, members: Sequence[Members], numbers: Sequence[int], settings: tuple[Input, Sampler, int, int]
-) -> list[Found]:
+    packed: PackedRanks,
+    members: Sequence[QueryIndex],
+    numbers: Sequence[int],
+    settings: tuple[Input, Sampler, int, int],
+) -> list[SearchResult]:
     """Sample the weights of some groups, on a worker."""
     begun = monotonic()
     return [
@@ -83,7 +86,7 @@ def _with_its_queries(task: _Task) -> _Task:
     return task._replace(packed=ranks.select_queries(task.queries), queries=np.arange(len(task.queries)))
 
 
-def _sample_group(task: _Task) -> Found:
+def _sample_group(task: _Task) -> SearchResult:
     packed, sampler = task.packed, task.sampler
 
     def value(point: Point) -> float:
@@ -93,7 +96,7 @@ def _sample_group(task: _Task) -> Found:
 
     rng = generator(task.seed, sampler, task.group)
     best, found = _maximise(value, packed.n_models, sampler, task.trials, rng, task.begun)
-    return Found(to_grid(best), found[-1, 2], found)
+    return SearchResult(to_grid(best), found[-1, 2], found)
 
 
 def sample_jointly(

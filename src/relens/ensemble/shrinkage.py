@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from relens.ensemble.grid import Weights, to_grid
 from relens.ensemble.inputs import Input
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.pairs import Pairs
+from relens.packs.thinning import ContestedViews
 
 KAPPAS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, math.inf)
 """Strengths that cross-validation chooses from: 0 keeps the group's weights, infinity the global ones."""
@@ -24,7 +25,7 @@ class Shrinkage:
     scales: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, views: Views, queries: npt.NDArray[np.int64], name: Input) -> "Shrinkage":
+    def fit(cls, views: ContestedViews, queries: npt.NDArray[np.int64], name: Input) -> "Shrinkage":
         """Measure the scales on the wide view of the queries at ``queries`` (n,)."""
         pairs = Pairs.gather(views.packed, views.wide, queries, name)
         if pairs.n_pairs == 0:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relens.ensemble.found import Members
 from relens.ensemble.grid import Weights, vertices
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import reciprocal_sums
-from relens.ensemble.pairs import Pairs, Views
+from relens.ensemble.pairs import Pairs
 from relens.ensemble.parallel import run_batches
-from relens.ensemble.sweep import ascend, values_without
+from relens.ensemble.results import QueryIndex
+from relens.ensemble.sweep_kernels import ascend, values_without
+from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
 
 ROUNDS = 20
@@ -18,8 +19,8 @@ ROUNDS = 20
 
 
 def sparsify(
-    views: Views,
-    members: Sequence[Members],
+    views: ContestedViews,
+    members: Sequence[QueryIndex],
     weights: Sequence[Weights],
     name: Input,
     limit: int,
@@ -56,7 +57,7 @@ def sparsify(
     return result
 
 
-def _fewer(views: Views, queries: Members, weights: Weights, name: Input, limit: int) -> Weights:
+def _fewer(views: ContestedViews, queries: QueryIndex, weights: Weights, name: Input, limit: int) -> Weights:
     """Return the weights of one group with at most ``limit`` models."""
     pairs = Pairs.gather(views.packed, views.wide, queries, name)
     fewer = weights.copy()

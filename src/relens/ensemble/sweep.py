@@ -1,316 +1,210 @@
-"""The sweep: the exact maximum of a group's MRR along a line of weights, and coordinate ascent over such lines.
+"""Searching the weights of groups with the sweep: a wide search on thinned pairs, an exact finish on all of them."""
 
-Along the line that lets the weight μ of model j run from 0 to infinity while the others stay, a pair's total
-advantage is a + μ·b with a, the others' weighted advantage, and b, model j's. It changes sign at most once, at
-μ = −a/b. Between such breakpoints nothing moves, so walking over them in order sees every value the MRR takes
-on the line. (At a breakpoint itself pairs are level and count half, which never beats both neighbouring intervals.)
-
-Sorting all breakpoints would cost more than everything else. They are dealt into buckets instead, and within a
-bucket those that help an answer are applied before those that hurt one: the total in between bounds every value inside
-the bucket from above. Only buckets whose bound reaches the best value known are sorted and walked, so the maximum is
-exact all the same.
-
-Positions on the line are λ = μ/(S + μ) in (0, 1), S being the sum of the other weights. Quotients of equal fractions
-are equal floats, so equal breakpoints are recognised by equality; different ones that fall on one float have no
-weight of the grid between them.
-"""
+from collections.abc import Sequence
+from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from relens.ensemble.grid import WEIGHT_LIMIT
+from relens.clusters.remote import Remote
+from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
+from relens.ensemble.inputs import Input
+from relens.ensemble.objective import answer_ranks, reciprocal_sums
+from relens.ensemble.pairs import Pairs
+from relens.ensemble.parallel import run_batches
+from relens.ensemble.results import QueryIndex, SearchResult
+from relens.ensemble.sweep_kernels import ascend, values_at
+from relens.packs.pack import PackedRanks
+from relens.packs.thinning import ContestedView, ContestedViews
+from relens.progress import SILENT, Progress
 
-ROUNDING = 1e-12
-"""Differences of a sum of reciprocal ranks up to this are rounding noise."""
-PAIRS_PER_BUCKET = 8
-BUCKET_LIMIT = 1 << 13
-
-
-@njit(cache=True, nogil=True)
-def total_advantage(advantage, weights, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` (K,) with the weighted sum over models of ``advantage`` (N, K); exact: integers below 2**53."""
-    first = True
-    for i in range(len(weights)):
-        if weights[i] == 0:
-            continue
-        w, row = np.float64(weights[i]), advantage[i]
-        if first:
-            for k in range(len(out)):
-                out[k] = w * row[k]
-            first = False
-        else:
-            for k in range(len(out)):
-                out[k] += w * row[k]
-    if first:
-        out[:] = 0.0
+WIDE_PAIRS = 100_000
+"""A group with more pairs on the wide view climbs on an even sample of its queries."""
+LOSSLESS_PAIRS = 20_000
+"""A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
+TOPS = 3
+"""Ends of ascents on thinned pairs that are tried on all of them."""
+NEAR_STARTS = 3
+"""Starts near a vertex in each group."""
+ROUNDS = 20
+"""Bound on the rounds of one ascent; most end after three."""
+WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
+"""Gain in MRR worth a step in the wide search, and in the finish."""
 
 
-@njit(cache=True, nogil=True)
-def doubled_ranks(total, offsets, floor, multiplicity, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` (n,) with the answers' doubled mean ranks given the pairs' ``total`` advantage (K,)."""
-    for q in range(len(floor)):
-        mine, times = total[offsets[q] : offsets[q + 1]], multiplicity[offsets[q] : offsets[q + 1]]
-        added = np.int32(0)
-        for k in range(len(mine)):
-            added += times[k] * (np.int32(mine[k] > 0) * np.int32(2) + np.int32(mine[k] == 0))
-        out[q] = floor[q] + added
+class End(NamedTuple):
+    """Where an ascent ended: its weights, their reciprocal sum on the pairs it saw, and the lines it swept."""
+
+    weights: Weights
+    value: float
+    lines: float
 
 
-@njit(cache=True, nogil=True)
-def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
-    """Return the sum of reciprocal ranks of doubled ranks (n,)."""
-    total = 0.0
-    for q in range(len(doubled)):
-        total += 2.0 / doubled[q]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
-    """List where pairs change sides on the line of one model.
+def sweep(
+    views: ContestedViews,
+    members: Sequence[QueryIndex],
+    name: Input,
+    *,
+    lossless: bool = True,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> list[SearchResult]:
+    """Search each group's weights; none ends up worse than equal weights or a single model.
 
     Args:
-        total: advantage of each pair at the present weights, (K,); ``weight`` is the model's share in it.
-        row: the model's own advantages, (K,).
-        scale: S, the sum of the other weights.
-        offsets: pairs of query q are ``offsets[q]:offsets[q + 1]``.
-        floor: doubled rank of each answer with no contested candidate ahead, (n,).
-        multiplicity: candidates a pair stands for, (K,).
-        at_zero: out, doubled rank of each answer at μ = 0, (n,).
-        inside: out, doubled rank of each answer just above 0, (n,).
-        position: out, λ of each breakpoint, (K,), the first entries used.
-        query: out, the query each breakpoint belongs to.
-        change: out, what it adds to the doubled rank; negative where it helps the answer.
-
-    Returns:
-        The number of breakpoints.
+        views: validation ranks and their views.
+        members: query positions of each group, each (n,) with n ≥ 1.
+        name: what the weights are applied to.
+        lossless: whether to finish on all pairs; without, values are those of the thinned pairs.
+        jobs: threads; the result does not depend on them.
+        progress: where to show it.
     """
-    # No branches, since signs are as good as random here; and three loops, since divisions are dear and most pairs need
-    # none: count ranks, list the pairs that change sides (in ``change``, for now), work out where they do.
-    n = 0
-    for q in range(len(floor)):
-        begin, end = offsets[q], offsets[q + 1]
-        mine, own, times = total[begin:end], row[begin:end], multiplicity[begin:end]
-        zero, above = np.int32(0), np.int32(0)
-        for k in range(len(mine)):
-            b = np.float64(own[k])
-            a = mine[k] - weight * b
-            ahead, level = np.int32(a > 0), np.int32(a == 0)
-            zero += times[k] * (2 * ahead + level)
-            above += times[k] * (2 * (ahead | (level & np.int32(b > 0))) + (level & np.int32(b == 0)))
-        at_zero[q], inside[q] = floor[q] + zero, floor[q] + above
-        for k in range(len(mine)):
-            b = np.float64(own[k])
-            query[n], change[n] = q, begin + k
-            n += (mine[k] - weight * b) * b < 0
-    for e in range(n):
-        k = change[e]
-        b = np.float64(row[k])
-        a = abs(total[k] - weight * b)
-        position[e] = a / (a + scale * abs(b))
-        change[e] = multiplicity[k] * (4 * np.int32(b > 0) - 2)
-    return n
+    search = _Search(views, name, lossless, jobs, progress)
+    return search.finish(members, search.climb(members), [])
 
 
-@njit(cache=True, nogil=True)
-def deal(n, position, query, change, starts, order_position, order_query, order_change):  # type: ignore[no-untyped-def]
-    """Deal ``n`` breakpoints into buckets of equal width, in each bucket those that help before those that hurt.
+def sweep_groups(
+    views: ContestedViews,
+    everything: QueryIndex,
+    members: Sequence[QueryIndex],
+    name: Input,
+    *,
+    lossless: bool = True,
+    jobs: int = 1,
+    remote: Remote | None = None,
+    progress: Progress = SILENT,
+) -> tuple[SearchResult, list[SearchResult]]:
+    """Search the global weights and each group's; with ``lossless`` no group ends up worse than with the global ones.
 
-    ``starts`` (2·buckets + 1,) receives where each half-bucket begins.
+    The groups start from where the global weights stand after the wide search, so that the rest of the global search
+    runs beside theirs. ``everything`` (n,) are the queries of the global search; ``remote`` searches the groups on
+    other machines, with the same result; the other arguments are ``sweep``'s.
     """
-    n_buckets = (len(starts) - 1) // 2
-    starts[:] = 0
-    for e in range(n):
-        starts[_half_bucket(position[e], change[e], n_buckets) + 1] += 1
-    for h in range(len(starts) - 1):
-        starts[h + 1] += starts[h]
-    for e in range(n):
-        half = _half_bucket(position[e], change[e], n_buckets)
-        to = starts[half]
-        starts[half] += 1
-        order_position[to], order_query[to], order_change[to] = position[e], query[e], change[e]
-    for h in range(len(starts) - 1, 0, -1):
-        starts[h] = starts[h - 1]
-    starts[0] = 0
-
-
-@njit(cache=True, nogil=True)
-def _half_bucket(position, change, n_buckets):  # type: ignore[no-untyped-def]
-    """Return the half-bucket of a breakpoint; a position may round up to 1."""
-    bucket = np.int64(position * n_buckets)
-    return 2 * (bucket - (bucket == n_buckets)) + (change > 0)
-
-
-@njit(cache=True, nogil=True)
-def apply_changes(first, last, query, change, rank):  # type: ignore[no-untyped-def]
-    """Apply the breakpoints ``first`` to ``last`` to the doubled ranks; return the change of the reciprocal sum."""
-    gain = 0.0
-    for e in range(first, last):
-        q = query[e]
-        old = rank[q]
-        rank[q] = old + change[e]
-        gain += 2.0 / rank[q] - 2.0 / old
-    return gain
-
-
-@njit(cache=True, nogil=True)
-def walk(value, starts, position, query, change, rank, best):  # type: ignore[no-untyped-def]
-    """Walk over all breakpoints, sorting only the buckets that may hold a value of at least ``best``.
-
-    Args:
-        value: reciprocal sum just above μ = 0, where ``rank`` (n,) holds the doubled ranks; both are used up.
-        starts: half-buckets as ``deal`` left them; ``position``, ``query``, ``change`` likewise.
-        rank: doubled ranks just above μ = 0, (n,).
-        best: least reciprocal sum of interest.
-
-    Returns:
-        The best value found and the ends (λ, λ) of the widest interval that has it; an empty interval if none does.
-    """
-    left, best_left, best_right = 0.0, 0.0, 0.0
-    for bucket in range((len(starts) - 1) // 2):
-        first, middle, last = starts[2 * bucket], starts[2 * bucket + 1], starts[2 * bucket + 2]
-        if first == last:
-            continue
-        helped = apply_changes(first, middle, query, change, rank)
-        bound = value + helped
-        if bound >= best - ROUNDING:
-            # Take the help back, and go through the bucket in the true order.
-            for e in range(first, middle):
-                rank[query[e]] -= change[e]
-            order = first + np.argsort(position[first:last], kind="mergesort")
-            for at in order:
-                here = position[at]
-                if here > left:
-                    if value > best + ROUNDING or (value >= best - ROUNDING and here - left > best_right - best_left):
-                        best, best_left, best_right = value, left, here
-                    left = here
-                q = query[at]
-                old = rank[q]
-                rank[q] = old + change[at]
-                value += 2.0 / rank[q] - 2.0 / old
-        else:
-            # No interval that ends or begins here is better than the bound, so it does not matter where they do.
-            value = bound + apply_changes(middle, last, query, change, rank)
-    if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
-        best, best_left, best_right = value, left, 1.0
-    return best, best_left, best_right
-
-
-@njit(cache=True, nogil=True)
-def move(weights, model, share):  # type: ignore[no-untyped-def]
-    """Return grid weights (N,) whose ``model`` has ``share`` (0 … 1) of the sum and whose others keep their ratios.
-
-    The others are multiplied by a whole number where the grid has room, so that their ratios stay exact.
-    """
-    moved = weights.copy()
-    moved[model] = 0
-    if share <= 0.0:
-        return moved
-    if share >= 1.0 or moved.sum() == 0:
-        moved[:] = 0
-        moved[model] = WEIGHT_LIMIT
-        return moved
-    mine = moved.sum() * (share / (1.0 - share))
-    largest = max(np.float64(moved.max()), mine)
-    if largest <= WEIGHT_LIMIT:
-        factor = np.int64(WEIGHT_LIMIT // largest)
-        moved *= factor
-        moved[model] = np.int64(round(mine * factor))
+    search = _Search(views, name, lossless, jobs, progress)
+    overall = search.climb([everything])
+    common = max(overall[0], key=lambda end: end.value).weights
+    if remote is None:
+        climbed = search.climb(members, [common])
+        found, *groups = search.finish([everything, *members], [*overall, *climbed], [common])
     else:
-        for i in range(len(moved)):
-            moved[i] = np.int64(round(moved[i] * (WEIGHT_LIMIT / largest)))
-        moved[model] = WEIGHT_LIMIT
-    return moved
+        settings = (name, lossless, common.tolist())
+        groups = remote.search(_search_part, views.packed, members, settings, progress=progress)
+        (found,) = search.finish([everything], overall, [common])
+    if lossless:
+        reciprocal = np.zeros(views.packed.n_queries)
+        reciprocal[everything] = 1.0 / answer_ranks(
+            views.packed, found.weights, name=name, queries=everything, jobs=jobs
+        ).realistic  # fmt: skip
+        groups = [
+            _better(group, found.weights, float(reciprocal[queries].sum()))
+            for group, queries in zip(groups, members, strict=True)
+        ]
+    return found, groups
 
 
-@njit(cache=True, nogil=True)
-def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[no-untyped-def]
-    """Return the reciprocal sum at each of the grid weights ``table`` (M, N), (M,); see ``ascend``."""
-    total, rank, values = np.empty(advantage.shape[1]), np.empty(len(floor), np.int64), np.empty(len(table))
-    for m in range(len(table)):
-        total_advantage(advantage, table[m], total)
-        doubled_ranks(total, offsets, floor, multiplicity, rank)
-        values[m] = reciprocal_sum(rank)
-    return values
+def _search_part(
+    packed: PackedRanks, members: Sequence[QueryIndex], numbers: Sequence[int], settings: tuple[Input, bool, list[int]]
+) -> list[SearchResult]:
+    """Search some groups as ``sweep_groups`` does, on a worker."""
+    name, lossless, common = settings
+    search = _Search(ContestedViews(packed), name, lossless, 1, SILENT)
+    incumbents = [np.array(common, dtype=np.int64)]
+    return search.finish(members, search.climb(members, incumbents), incumbents)
 
 
-@njit(cache=True, nogil=True)
-def values_without(advantage, offsets, floor, multiplicity, weights, models):  # type: ignore[no-untyped-def]
-    """Return the reciprocal sum at grid ``weights`` (N,) when one of ``models`` (M,) has none, (M,); see ``ascend``."""
-    total, rest = np.empty(advantage.shape[1]), np.empty(advantage.shape[1])
-    rank, values = np.empty(len(floor), np.int64), np.empty(len(models))
-    total_advantage(advantage, weights, total)
-    for m in range(len(models)):
-        w, row = np.float64(weights[models[m]]), advantage[models[m]]
-        for k in range(len(rest)):
-            rest[k] = total[k] - w * row[k]
-        doubled_ranks(rest, offsets, floor, multiplicity, rank)
-        values[m] = reciprocal_sum(rank)
-    return values
+def _better(found: SearchResult, weights: Weights, value: float) -> SearchResult:
+    """Return ``found``, or the other weights where their ``value`` is higher."""
+    if value <= found.value:
+        return found
+    last = [found.trace[-1, 0], found.trace[-1, 1] + 1, value]
+    return SearchResult(weights, value, np.vstack([found.trace, last]))
 
 
-@njit(cache=True, nogil=True)
-def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
-    """Coordinate ascent: sweep the line of each model in turn until a whole round brings nothing.
+class _Search:
+    """What the steps of one search share."""
 
-    Args:
-        advantage: (N, K) int32; with ``offsets`` (n + 1,), ``floor`` (n,) and ``multiplicity`` (K,), see ``Pairs``.
-        offsets: see ``Pairs``.
-        floor: see ``Pairs``.
-        multiplicity: see ``Pairs``.
-        start: grid weights, (N,) int64.
-        least_gain: smallest gain in summed reciprocal rank worth a step.
-        max_rounds: give up after so many rounds.
+    def __init__(self, views: ContestedViews, name: Input, lossless: bool, jobs: int, progress: Progress) -> None:
+        self.views, self.name, self.lossless = views, name, lossless
+        self.jobs, self.progress = jobs, progress
+        self.n_models = views.packed.n_models
+        self.begun = monotonic()
 
-    Returns:
-        weights (N,) int64; their reciprocal sum; a trace of shape (steps, 2): lines swept so far, reciprocal sum.
-    """
-    n_models, n_pairs = advantage.shape
-    n_queries = len(floor)
-    weights = start.copy()
-    total, trial = np.empty(n_pairs), np.empty(n_pairs)
-    at_zero, inside = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
-    position, order_position = np.empty(n_pairs), np.empty(n_pairs)
-    query, order_query = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
-    change, order_change = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+    def climb(self, members: Sequence[QueryIndex], incumbents: Sequence[Weights] = ()) -> list[list[End]]:
+        """Ascend on the wide view from several starts in each group; the ends of each group's ascents."""
+        wide = [self._gather(self.views.wide, queries, WIDE_PAIRS) for queries in members]
+        starts = [_starts(pairs, [uniform(self.n_models), *incumbents]) for pairs in wide]
+        tasks = [(group, start) for group, of_group in enumerate(starts) for start in of_group]
 
-    total_advantage(advantage, weights, total)
-    doubled_ranks(total, offsets, floor, multiplicity, inside)
-    value = reciprocal_sum(inside)
-    steps = [(0.0, value)]
-    lines = since_gain = 0
-    while since_gain < n_models and lines < max_rounds * n_models:
-        j = lines % n_models
-        lines += 1
-        since_gain += 1
-        scale = np.float64(weights.sum() - weights[j])
-        if scale == 0.0:
-            continue
-        n = breakpoints(
-            total, np.float64(weights[j]), advantage[j], scale, offsets, floor, multiplicity,
-            at_zero, inside, position, query, change,
-        )  # fmt: skip
-        n_buckets = max(1, min(BUCKET_LIMIT, n // PAIRS_PER_BUCKET))
-        starts = np.empty(2 * n_buckets + 1, np.int64)
-        deal(n, position, query, change, starts, order_position, order_query, order_change)
-        value_zero = reciprocal_sum(at_zero)
-        best, left, right = walk(
-            reciprocal_sum(inside), starts, order_position, order_query, order_change, inside, value + least_gain
+        def climb(task: tuple[int, Weights]) -> End:
+            return _ascend(wide[task[0]], task[1], WIDE_GAIN)
+
+        costs = [wide[group].n_pairs + 1000.0 for group, _ in tasks]
+        ends = iter(
+            run_batches(
+                climb, tasks, jobs=self.jobs, costs=costs, progress=self.progress, description="searching weights"
+            )
         )
-        share = 0.0 if value_zero > best else 0.5 * (left + right)
-        if max(best, value_zero) < value + least_gain or (left == right and value_zero <= best):
-            continue
-        moved = move(weights, j, share)
-        total_advantage(advantage, moved, trial)
-        doubled_ranks(trial, offsets, floor, multiplicity, inside)
-        reached = reciprocal_sum(inside)
-        if reached >= value + least_gain:
-            weights, value = moved, reached
-            total, trial = trial, total
-            steps.append((np.float64(lines), value))
-            since_gain = 0
-    steps.append((np.float64(lines), value))
-    trace = np.empty((len(steps), 2))
-    for s in range(len(steps)):
-        trace[s, 0], trace[s, 1] = steps[s]
-    return weights, value, trace
+        return [[next(ends) for _ in of_group] for of_group in starts]
+
+    def finish(
+        self, members: Sequence[QueryIndex], climbed: Sequence[list[End]], incumbents: Sequence[Weights]
+    ) -> list[SearchResult]:
+        """Go on from the best end of each group on as many pairs as there are."""
+
+        def finish(group: int) -> SearchResult:
+            ends = sorted(climbed[group], key=lambda end: -end.value)
+            if not self.lossless:
+                at = [monotonic() - self.begun, sum(end.lines for end in ends), ends[0].value]
+                return SearchResult(ends[0].weights, ends[0].value, np.array([at]))
+            # One group alone gets all workers for its evaluations.
+            return self._finish(members[group], ends, incumbents, self.jobs if len(members) == 1 else 1)
+
+        costs = [float(self.views.lossless.n_pairs(queries)) for queries in members]
+        return run_batches(
+            finish, range(len(members)), jobs=self.jobs, costs=costs,
+            progress=self.progress, description="finishing exactly",
+        )  # fmt: skip
+
+    def _finish(self, members: QueryIndex, ends: list[End], incumbents: Sequence[Weights], jobs: int) -> SearchResult:
+        """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
+        tops = list({tuple(end.weights): end.weights for end in ends}.values())[:TOPS]
+        candidates = [uniform(self.n_models), *tops, *incumbents, *vertices(self.n_models)]
+        values = reciprocal_sums(self.views.packed, members, self.name, candidates, jobs=jobs)
+        at = int(np.argmax(values))
+        weights, value = candidates[at], float(values[at])
+        evaluations = sum(end.lines for end in ends) + len(candidates)
+        trace = [[self._seconds(), 1.0, values[0]], [self._seconds(), evaluations, value]]
+        whole = self.views.lossless.n_pairs(members) <= LOSSLESS_PAIRS
+        end = _ascend(self._gather(self.views.lossless if whole else self.views.fine, members), weights, FINE_GAIN)
+        reached = float(reciprocal_sums(self.views.packed, members, self.name, [end.weights], jobs=jobs)[0])
+        if reached > value:
+            weights, value = end.weights, reached
+        trace.append([self._seconds(), evaluations + end.lines + 1, value])
+        return SearchResult(weights, value, np.array(trace))
+
+    def _gather(self, view: ContestedView, members: QueryIndex, limit: int | None = None) -> Pairs:
+        """Gather the pairs of a group, of every s-th query if all would be more than ``limit``."""
+        # An odd step, because the directions of a triple usually alternate.
+        step = 1 if limit is None else view.n_pairs(members) // limit | 1
+        return Pairs.gather(self.views.packed, view, members[::step], self.name)
+
+    def _seconds(self) -> float:
+        return monotonic() - self.begun
+
+
+def _starts(pairs: Pairs, always: list[Weights]) -> list[Weights]:
+    """Add to the starts ``always`` the most promising ones near a vertex."""
+    near = near_vertices(len(pairs.advantage))
+    if len(near) == 1:
+        return always
+    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, np.stack(near))
+    return [*always, *(near[model] for model in np.argsort(-values, kind="stable")[:NEAR_STARTS])]
+
+
+def _ascend(pairs: Pairs, start: Weights, gain: float) -> End:
+    """Ascend on ``pairs`` as long as a step brings at least ``gain`` in MRR."""
+    least = gain * pairs.n_queries
+    weights, value, trace = ascend(
+        pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, start, least, ROUNDS
+    )
+    return End(weights, value, trace[-1, 0])

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from relens import __version__
-from relens.data.groups import Grouping
+from relens.data.grouping import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights
 from relens.ensemble.inputs import INPUTS, Input, check_input
 from relens.ensemble.objective import answer_ranks
 from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json
-from relens.ranks.metrics import AnswerRanks
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
+from relens.ranking.answer_ranks import AnswerRanks
 
 KIND = "relens weights"
 FORMAT = 1
@@ -97,7 +97,7 @@ class EnsembleWeights:
     def answer_ranks(self, packed: PackedRanks, *, jobs: int = 1) -> AnswerRanks:
         """Rank the answers of ``packed`` under these weights."""
         mine = self.of_packed(packed)
-        return answer_ranks(packed, mine.table, mine.grouping.of(packed.queries), name=self.input, jobs=jobs)
+        return answer_ranks(packed, mine.table, mine.grouping.groups_of(packed.queries), name=self.input, jobs=jobs)
 
     def normalised(self) -> npt.NDArray[np.float64]:
         """Return the weights of each group scaled to sum 1, (G, N), for people to read."""

@@ -111,7 +111,7 @@ class Pieces(NamedTuple):
     key: Tensor
 
     @classmethod
-    def of(cls, keys: Tensor, n_keys: int, most: int = 64) -> "Pieces":
+    def from_keys(cls, keys: Tensor, n_keys: int, most: int = 64) -> "Pieces":
         """Sort edges by their ``keys`` (n,); a piece has at most ``most`` of them, so that none takes long."""
         counts = torch.bincount(keys, minlength=n_keys)
         n_pieces = (counts + most - 1) // most
@@ -138,9 +138,9 @@ class Trilinear(NamedTuple):
     pieces: tuple[Pieces, Pieces, Pieces]
 
     @classmethod
-    def of(cls, weight: Tensor, ends: tuple[Tensor, Tensor, Tensor], sizes: tuple[int, int, int]) -> "Trilinear":
+    def build(cls, weight: Tensor, ends: tuple[Tensor, Tensor, Tensor], sizes: tuple[int, int, int]) -> "Trilinear":
         """Sort the edges by each of their ends."""
-        i, j, k = (Pieces.of(end, size) for end, size in zip(ends, sizes, strict=True))
+        i, j, k = (Pieces.from_keys(end, size) for end, size in zip(ends, sizes, strict=True))
         return cls(weight, ends, sizes, (i, j, k))
 
 

@@ -53,7 +53,7 @@ class Edges(nn.Module):
         if fused.usable(x):
             if self._trilinear is None or self._trilinear.weight.device != x.device:
                 sizes = len(x), len(z), 2 * len(x)
-                self._trilinear = fused.Trilinear.of(self.norm, (self.sender, self.relation, self.receiver), sizes)
+                self._trilinear = fused.Trilinear.build(self.norm, (self.sender, self.relation, self.receiver), sizes)
             return fused.product_sums(x, z, self._trilinear, kind).view(2, *x.shape)
         a, b = lookup(x, self.sender), lookup(z, self.relation)
         if kind == fused.CONJUGATE:

@@ -5,9 +5,9 @@ from typing import Any
 
 from relens.data.dataset import Dataset
 from relens.files import write_json
+from relens.packs.export import Ranker
 from relens.progress import SILENT, Progress
-from relens.ranks.export import Ranker
-from relens.run import MADE_BY, Run
+from relens.runs import MADE_BY, Run
 from relens.training.trained import TrainedModel
 
 

@@ -18,12 +18,12 @@ from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import InputError, RelensError
 from relens.pipeline.training import standing, train_model
-from relens.run import Run
+from relens.runs import Run
 from relens.training.interruption import Interruption
-from relens.training.journal import Record
+from relens.training.log import LogRecord
 from relens.training.settings import TrainSettings
 
-Listener = Callable[[str, torch.device, Record], None]
+Listener = Callable[[str, torch.device, LogRecord], None]
 """Is handed the name of a model, the device it is trained on, and a record of its log."""
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from relens.files import read_json, write_json
-from relens.run import Run
+from relens.runs import Run
 
 STAGES = ("train", "rank", "search", "report")
 """In order; each depends on all before it."""

@@ -5,16 +5,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
-from relens.data.filters import KnownAnswers
+from relens.data.known_answers import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
-from relens.pipeline.checks import check_splits
-from relens.run import Run
+from relens.ranking.validation import mean_reciprocal_rank
+from relens.runs import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
-from relens.training.fit import fit, new_model
-from relens.training.journal import Record
-from relens.training.ranking import mean_reciprocal_rank
+from relens.training.log import LogRecord
+from relens.training.loop import new_model, optimise
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel, save_trained
 
@@ -77,7 +77,7 @@ def train_model(
     folder: Path,
     *,
     device: Any,
-    log: Callable[[Record], None] = lambda record: None,
+    log: Callable[[LogRecord], None] = lambda record: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> TrainedModel:
     """Train a model in ``folder``, going on where an interrupted training was, and keep it there.
@@ -91,7 +91,7 @@ def train_model(
     with locked(folder):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
-        result = fit(
+        result = optimise(
             model, dataset.train, settings, folder=folder, log=log, stop=stop,
             validate=lambda trained: mean_reciprocal_rank(trained, queries, known, candidates),
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Prediction: what the ensemble of a run says about questions that the graph leaves open."""
 
-from relens.prediction.ensemble import KNOWN, Ensemble, Known, Question, ranked_device
+from relens.prediction.ensemble import KNOWN, Ensemble, KnownFacts, Question, ranked_device
 from relens.prediction.index import NameIndex
 from relens.prediction.names import AmbiguousNameError, Names, NoSuchNameError
 from relens.prediction.records import Prediction, Predictions, Vote
@@ -9,7 +9,7 @@ __all__ = [
     "KNOWN",
     "AmbiguousNameError",
     "Ensemble",
-    "Known",
+    "KnownFacts",
     "NameIndex",
     "Names",
     "NoSuchNameError",

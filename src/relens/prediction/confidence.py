@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.ensemble.weights import EnsembleWeights
-from relens.prediction.standing import Place
-from relens.ranks.metrics import AnswerRanks
-from relens.ranks.packed import PackedRanks
+from relens.packs.pack import PackedRanks
+from relens.prediction.candidate_ranking import Place
+from relens.ranking.answer_ranks import AnswerRanks
 
 PLACES = 100
 """Places that something is said about; further down answers are too rare to count."""
@@ -45,7 +45,9 @@ class Confidence:
             valid = valid.select_models(weights.models)
         mine = weights.of_packed(valid)
         answered = valid.n_candidates < n_entities
-        return cls.of_ranks(mine.answer_ranks(valid), mine.grouping.of(valid.queries), answered, len(mine.grouping))
+        return cls.of_ranks(
+            mine.answer_ranks(valid), mine.grouping.groups_of(valid.queries), answered, len(mine.grouping)
+        )
 
     @classmethod
     def of_ranks(
@@ -63,7 +65,7 @@ class Confidence:
         queries = [np.bincount(group[chosen], minlength=n_groups) for chosen in (~answered, answered)]
         return cls(np.stack(parts), np.stack(queries))
 
-    def of(self, group: int, answered: bool, place: Place) -> float | None:
+    def share_at(self, group: int, answered: bool, place: Place) -> float | None:
         """Return the share of a place, in a tied block the mean of its places; None where nothing can be said."""
         end = place.ahead + place.tied + 1
         if self.queries[int(answered), group] < LEAST or end > PLACES:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.catalog import load
+from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, Direction, Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.prediction.candidate_ranking import CandidateRanking, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.facts import Facts
 from relens.prediction.names import Names, the_direction
 from relens.prediction.records import Prediction, Predictions, Vote
 from relens.prediction.scoring import LoadedModels
-from relens.prediction.standing import Place, Standing
 from relens.progress import SILENT, Progress
-from relens.run import Run
+from relens.runs import Run
 
 if TYPE_CHECKING:
     import torch
 
-Known = Literal["drop", "mark"]
-KNOWN: tuple[Known, Known] = ("drop", "mark")
+KnownFacts = Literal["drop", "mark"]
+KNOWN: tuple[KnownFacts, KnownFacts] = ("drop", "mark")
 Question = tuple[str, str, str]
 """Labels of the anchor and the relation, and the direction."""
 
@@ -83,7 +83,13 @@ class Ensemble:
         return cls(run, dataset, found, device or ranked_device(run))
 
     def predict(
-        self, *, relation: str, head: str | None = None, tail: str | None = None, top: int = 10, known: Known = "mark"
+        self,
+        *,
+        relation: str,
+        head: str | None = None,
+        tail: str | None = None,
+        top: int = 10,
+        known: KnownFacts = "mark",
     ) -> Predictions:
         """Return the best answers: tails where ``head`` is given, heads where ``tail`` is.
 
@@ -102,7 +108,7 @@ class Ensemble:
         return self._predictions(asked, self._standings([asked])[0], top, known)
 
     def predict_many(
-        self, queries: Iterable[Question], *, top: int = 10, known: Known = "mark", progress: Progress = SILENT
+        self, queries: Iterable[Question], *, top: int = 10, known: KnownFacts = "mark", progress: Progress = SILENT
     ) -> Iterator[Predictions]:
         """Yield the best answers to each query (anchor, relation, direction), in order, a batch in memory at a time.
 
@@ -135,7 +141,7 @@ class Ensemble:
     def _group(self, asked: _Asked) -> int:
         return int(self._groups[asked.relation, asked.direction])
 
-    def _standings(self, batch: list[_Asked]) -> list[Standing]:
+    def _standings(self, batch: list[_Asked]) -> list[CandidateRanking]:
         """Score up to ``models.rows`` queries, each with the models that have a weight in its group."""
         table = self.weights.table[[self._group(asked) for asked in batch]]  # (b, N)
         columns = np.array([(asked.anchor, asked.relation, asked.direction, 0, 0) for asked in batch]).T
@@ -149,16 +155,16 @@ class Ensemble:
                     rows[position].append(row)
         return [self._standing(asked, np.stack(row)) for asked, row in zip(batch, rows, strict=True)]
 
-    def _standing(self, asked: _Asked, scores: npt.NDArray[np.float32]) -> Standing:
+    def _standing(self, asked: _Asked, scores: npt.NDArray[np.float32]) -> CandidateRanking:
         weights = self.weights.table[self._group(asked)]
         scales = None if self.weights.gap_scales is None else self.weights.gap_scales[weights > 0]
         known = np.fromiter(self._known(asked), dtype=np.int64)
-        return Standing(scores, known, weights[weights > 0], self.weights.input, scales)
+        return CandidateRanking(scores, known, weights[weights > 0], self.weights.input, scales)
 
     def _known(self, asked: _Asked) -> dict[int, str]:
-        return self._facts.of(asked.anchor, asked.relation, asked.direction)
+        return self._facts.answers_to(asked.anchor, asked.relation, asked.direction)
 
-    def _predictions(self, asked: _Asked, standing: Standing, top: int, known: Known) -> Predictions:
+    def _predictions(self, asked: _Asked, standing: CandidateRanking, top: int, known: KnownFacts) -> Predictions:
         labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(asked)
         split_of = self._known(asked)
         answers = []
@@ -187,7 +193,7 @@ class Ensemble:
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
 
     def _confident(self, group: int, answered: bool, place: Place) -> float | None:
-        return None if self._confidence is None else self._confidence.of(group, answered, place)
+        return None if self._confidence is None else self._confidence.share_at(group, answered, place)
 
     @cached_property
     def _confidence(self) -> Confidence | None:
@@ -243,7 +249,7 @@ def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
             raise InputError(f"{run.path}: {model} was trained again after the run was ranked: {_again(run)}")
     source = trained[needed[0]].source
     try:
-        dataset = load(source)
+        dataset = load_dataset(source)
     except DatasetError as error:
         raise DatasetError(f"{run.path} was trained on {source!r}, which cannot be loaded here: {error}") from error
     if dataset.fingerprint != weights.dataset[1]:

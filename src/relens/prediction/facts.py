@@ -36,7 +36,7 @@ class Facts:
         order = np.argsort(keys, kind="stable")
         return cls(len(dataset.relations), keys[order], queries.answer[order], splits[order])
 
-    def of(self, anchor: int, relation: int, direction: int) -> dict[int, str]:
+    def answers_to(self, anchor: int, relation: int, direction: int) -> dict[int, str]:
         """Return the known answers of a query by id, each with the first split that states it."""
         key = (anchor * self.n_relations + relation) * 2 + direction
         begin, end = np.searchsorted(self.keys, [key, key + 1])

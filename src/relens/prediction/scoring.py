@@ -9,8 +9,8 @@ import numpy.typing as npt
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import MissingExtraError
-from relens.ranks.scorers import batch_rows
-from relens.run import Run
+from relens.ranking.batches import batch_rows
+from relens.runs import Run
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class LoadedModels:
 
     def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
         """Score all entities with one model, (b, E), for b queries, whose answers are not looked at."""
-        from relens.ranks.export import score_queries
+        from relens.packs.export import score_queries
 
         scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
         return scores

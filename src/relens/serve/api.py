@@ -9,10 +9,10 @@ from fastapi import Query as InUrl
 
 from relens import __version__
 from relens.prediction import Ensemble, Question
-from relens.prediction import Predictions as Found
+from relens.prediction import Predictions as Answers
 from relens.serve.questions import LABEL_LIMIT, Batch, EntityQuery, Prediction, Predictions, PredictQuery, Query
 from relens.serve.refusals import Problem
-from relens.serve.view import View
+from relens.serve.view import GraphView
 from relens.serve.worker import Worker
 
 REFUSED: dict[int | str, dict[str, Any]] = {
@@ -27,7 +27,7 @@ SLOW: dict[int | str, dict[str, Any]] = {
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
-def look_ups(view: View, run: str) -> APIRouter:
+def look_ups(view: GraphView, run: str) -> APIRouter:
     """Return the requests that need no model: what is served, relations, entities, weights."""
     router = APIRouter(prefix="/api", responses=REFUSED)
 
@@ -67,7 +67,7 @@ def look_ups(view: View, run: str) -> APIRouter:
     return router
 
 
-def predictions(ensemble: Ensemble, view: View, worker: Worker) -> APIRouter:
+def predictions(ensemble: Ensemble, view: GraphView, worker: Worker) -> APIRouter:
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
@@ -85,21 +85,21 @@ def predictions(ensemble: Ensemble, view: View, worker: Worker) -> APIRouter:
     return router
 
 
-def _question(view: View, query: Query, where: str = "") -> Question:
+def _question(view: GraphView, query: Query, where: str = "") -> Question:
     """Return a query with the labels of the graph, or refuse it; ``where`` begins the message."""
     relation = view.known_relation(query.relation, where)
     return view.known_entity(query.anchor, where), relation, query.direction
 
 
 def _answers(
-    ensemble: Ensemble, view: View, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
+    ensemble: Ensemble, view: GraphView, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
 ) -> list[dict[str, Any]]:
     """Answer questions until nobody waits for the answers any more."""
     found = ensemble.predict_many(questions, top=asked.top, known=asked.known)
     return [_answer(view, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
 
 
-def _answer(view: View, found: Found) -> dict[str, Any]:
+def _answer(view: GraphView, found: Answers) -> dict[str, Any]:
     return {
         **found.to_json(),
         "name": view.dataset.names.get(found.anchor),

@@ -14,7 +14,7 @@ from relens.serve.guard import Guard
 from relens.serve.limits import DEFAULT_LIMITS, Limits
 from relens.serve.pages import add_pages
 from relens.serve.refusals import add_refusals
-from relens.serve.view import View
+from relens.serve.view import GraphView
 from relens.serve.worker import Worker
 
 
@@ -29,7 +29,7 @@ def create_app(
         limits: what a request may cost.
         hosts: the names a client may have used to get here, in lower case and without port; None for any.
     """
-    view = View(ensemble.dataset, ensemble.weights)
+    view = GraphView(ensemble.dataset, ensemble.weights)
     worker = Worker(limits)
 
     @asynccontextmanager

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from relens.data.queries import Direction
-from relens.prediction import Known
+from relens.prediction import KnownFacts
 
 LABEL_LIMIT = 500
 TOP_LIMIT = 1000
@@ -15,7 +15,9 @@ ANSWERS_LIMIT = 10_000
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=LABEL_LIMIT)]
 Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, the best first.")]
-KnownFacts = Annotated[Known, Field(description="Leave known facts out, or mark them with the split they are in.")]
+KnownFactsField = Annotated[
+    KnownFacts, Field(description="Leave known facts out, or mark them with the split they are in.")
+]
 
 
 class Query(BaseModel):
@@ -49,7 +51,7 @@ class PredictQuery(Query):
     """One query and how to answer it."""
 
     top: Top = 10
-    known: KnownFacts = "mark"
+    known: KnownFactsField = "mark"
 
 
 class Batch(BaseModel):
@@ -59,7 +61,7 @@ class Batch(BaseModel):
 
     queries: list[Query] = Field(min_length=1, max_length=BATCH_LIMIT)
     top: Top = 10
-    known: KnownFacts = "mark"
+    known: KnownFactsField = "mark"
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:

@@ -14,7 +14,7 @@ from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
 from relens.serve.refusals import ambiguous, unknown
 
 
-class View:
+class GraphView:
     """A data set and the weights of its ensemble, ready to be looked up by label."""
 
     def __init__(self, dataset: Dataset, weights: EnsembleWeights) -> None:

@@ -37,7 +37,7 @@ class TrainingQueries:
     n_relations: int
 
     @classmethod
-    def of(cls, triples: Tensor, n_entities: int, n_relations: int) -> "TrainingQueries":
+    def from_triples(cls, triples: Tensor, n_entities: int, n_relations: int) -> "TrainingQueries":
         """Double the triples (n, 3); everything stays on their device."""
         head, relation, tail = triples.long().T
         n = len(head)

@@ -16,7 +16,7 @@ from relens.errors import InputError
 from relens.files import read_json, whole_folder, write_json
 from relens.models import build
 from relens.models.base import KGEModel
-from relens.training.fit import FitResult
+from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
 FORMAT = 2
@@ -30,7 +30,7 @@ class TrainedModel:
     Attributes:
         folder: where it is.
         settings: how it was trained.
-        result: how training ended, the fields of ``FitResult``.
+        result: how training ended, the fields of ``TrainingResult``.
         dataset: name of the data set.
         source: what the data set was asked for as: a name, or a folder.
         fingerprint: of the data set, see ``Dataset.fingerprint``.
@@ -71,7 +71,7 @@ class TrainedModel:
 
 
 def save_trained(
-    model: KGEModel, settings: TrainSettings, result: FitResult, dataset: Dataset, source: str, folder: Path
+    model: KGEModel, settings: TrainSettings, result: TrainingResult, dataset: Dataset, source: str, folder: Path
 ) -> TrainedModel:
     """Write a trained model whole."""
     record = {

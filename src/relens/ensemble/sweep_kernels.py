@@ -1,0 +1,316 @@
+"""The sweep: the exact maximum of a group's MRR along a line of weights, and coordinate ascent over such lines.
+
+Along the line that lets the weight μ of model j run from 0 to infinity while the others stay, a pair's total
+advantage is a + μ·b with a, the others' weighted advantage, and b, model j's. It changes sign at most once, at
+μ = −a/b. Between such breakpoints nothing moves, so walking over them in order sees every value the MRR takes
+on the line. (At a breakpoint itself pairs are level and count half, which never beats both neighbouring intervals.)
+
+Sorting all breakpoints would cost more than everything else. They are dealt into buckets instead, and within a
+bucket those that help an answer are applied before those that hurt one: the total in between bounds every value inside
+the bucket from above. Only buckets whose bound reaches the best value known are sorted and walked, so the maximum is
+exact all the same.
+
+Positions on the line are λ = μ/(S + μ) in (0, 1), S being the sum of the other weights. Quotients of equal fractions
+are equal floats, so equal breakpoints are recognised by equality; different ones that fall on one float have no
+weight of the grid between them.
+"""
+
+import numpy as np
+from numba import njit
+
+from relens.ensemble.grid import WEIGHT_LIMIT
+
+ROUNDING = 1e-12
+"""Differences of a sum of reciprocal ranks up to this are rounding noise."""
+PAIRS_PER_BUCKET = 8
+BUCKET_LIMIT = 1 << 13
+
+
+@njit(cache=True, nogil=True)
+def total_advantage(advantage, weights, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (K,) with the weighted sum over models of ``advantage`` (N, K); exact: integers below 2**53."""
+    first = True
+    for i in range(len(weights)):
+        if weights[i] == 0:
+            continue
+        w, row = np.float64(weights[i]), advantage[i]
+        if first:
+            for k in range(len(out)):
+                out[k] = w * row[k]
+            first = False
+        else:
+            for k in range(len(out)):
+                out[k] += w * row[k]
+    if first:
+        out[:] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def doubled_ranks(total, offsets, floor, multiplicity, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (n,) with the answers' doubled mean ranks given the pairs' ``total`` advantage (K,)."""
+    for q in range(len(floor)):
+        mine, times = total[offsets[q] : offsets[q + 1]], multiplicity[offsets[q] : offsets[q + 1]]
+        added = np.int32(0)
+        for k in range(len(mine)):
+            added += times[k] * (np.int32(mine[k] > 0) * np.int32(2) + np.int32(mine[k] == 0))
+        out[q] = floor[q] + added
+
+
+@njit(cache=True, nogil=True)
+def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
+    """Return the sum of reciprocal ranks of doubled ranks (n,)."""
+    total = 0.0
+    for q in range(len(doubled)):
+        total += 2.0 / doubled[q]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
+    """List where pairs change sides on the line of one model.
+
+    Args:
+        total: advantage of each pair at the present weights, (K,); ``weight`` is the model's share in it.
+        row: the model's own advantages, (K,).
+        scale: S, the sum of the other weights.
+        offsets: pairs of query q are ``offsets[q]:offsets[q + 1]``.
+        floor: doubled rank of each answer with no contested candidate ahead, (n,).
+        multiplicity: candidates a pair stands for, (K,).
+        at_zero: out, doubled rank of each answer at μ = 0, (n,).
+        inside: out, doubled rank of each answer just above 0, (n,).
+        position: out, λ of each breakpoint, (K,), the first entries used.
+        query: out, the query each breakpoint belongs to.
+        change: out, what it adds to the doubled rank; negative where it helps the answer.
+
+    Returns:
+        The number of breakpoints.
+    """
+    # No branches, since signs are as good as random here; and three loops, since divisions are dear and most pairs need
+    # none: count ranks, list the pairs that change sides (in ``change``, for now), work out where they do.
+    n = 0
+    for q in range(len(floor)):
+        begin, end = offsets[q], offsets[q + 1]
+        mine, own, times = total[begin:end], row[begin:end], multiplicity[begin:end]
+        zero, above = np.int32(0), np.int32(0)
+        for k in range(len(mine)):
+            b = np.float64(own[k])
+            a = mine[k] - weight * b
+            ahead, level = np.int32(a > 0), np.int32(a == 0)
+            zero += times[k] * (2 * ahead + level)
+            above += times[k] * (2 * (ahead | (level & np.int32(b > 0))) + (level & np.int32(b == 0)))
+        at_zero[q], inside[q] = floor[q] + zero, floor[q] + above
+        for k in range(len(mine)):
+            b = np.float64(own[k])
+            query[n], change[n] = q, begin + k
+            n += (mine[k] - weight * b) * b < 0
+    for e in range(n):
+        k = change[e]
+        b = np.float64(row[k])
+        a = abs(total[k] - weight * b)
+        position[e] = a / (a + scale * abs(b))
+        change[e] = multiplicity[k] * (4 * np.int32(b > 0) - 2)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def deal(n, position, query, change, starts, order_position, order_query, order_change):  # type: ignore[no-untyped-def]
+    """Deal ``n`` breakpoints into buckets of equal width, in each bucket those that help before those that hurt.
+
+    ``starts`` (2·buckets + 1,) receives where each half-bucket begins.
+    """
+    n_buckets = (len(starts) - 1) // 2
+    starts[:] = 0
+    for e in range(n):
+        starts[_half_bucket(position[e], change[e], n_buckets) + 1] += 1
+    for h in range(len(starts) - 1):
+        starts[h + 1] += starts[h]
+    for e in range(n):
+        half = _half_bucket(position[e], change[e], n_buckets)
+        to = starts[half]
+        starts[half] += 1
+        order_position[to], order_query[to], order_change[to] = position[e], query[e], change[e]
+    for h in range(len(starts) - 1, 0, -1):
+        starts[h] = starts[h - 1]
+    starts[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def _half_bucket(position, change, n_buckets):  # type: ignore[no-untyped-def]
+    """Return the half-bucket of a breakpoint; a position may round up to 1."""
+    bucket = np.int64(position * n_buckets)
+    return 2 * (bucket - (bucket == n_buckets)) + (change > 0)
+
+
+@njit(cache=True, nogil=True)
+def apply_changes(first, last, query, change, rank):  # type: ignore[no-untyped-def]
+    """Apply the breakpoints ``first`` to ``last`` to the doubled ranks; return the change of the reciprocal sum."""
+    gain = 0.0
+    for e in range(first, last):
+        q = query[e]
+        old = rank[q]
+        rank[q] = old + change[e]
+        gain += 2.0 / rank[q] - 2.0 / old
+    return gain
+
+
+@njit(cache=True, nogil=True)
+def walk(value, starts, position, query, change, rank, best):  # type: ignore[no-untyped-def]
+    """Walk over all breakpoints, sorting only the buckets that may hold a value of at least ``best``.
+
+    Args:
+        value: reciprocal sum just above μ = 0, where ``rank`` (n,) holds the doubled ranks; both are used up.
+        starts: half-buckets as ``deal`` left them; ``position``, ``query``, ``change`` likewise.
+        rank: doubled ranks just above μ = 0, (n,).
+        best: least reciprocal sum of interest.
+
+    Returns:
+        The best value found and the ends (λ, λ) of the widest interval that has it; an empty interval if none does.
+    """
+    left, best_left, best_right = 0.0, 0.0, 0.0
+    for bucket in range((len(starts) - 1) // 2):
+        first, middle, last = starts[2 * bucket], starts[2 * bucket + 1], starts[2 * bucket + 2]
+        if first == last:
+            continue
+        helped = apply_changes(first, middle, query, change, rank)
+        bound = value + helped
+        if bound >= best - ROUNDING:
+            # Take the help back, and go through the bucket in the true order.
+            for e in range(first, middle):
+                rank[query[e]] -= change[e]
+            order = first + np.argsort(position[first:last], kind="mergesort")
+            for at in order:
+                here = position[at]
+                if here > left:
+                    if value > best + ROUNDING or (value >= best - ROUNDING and here - left > best_right - best_left):
+                        best, best_left, best_right = value, left, here
+                    left = here
+                q = query[at]
+                old = rank[q]
+                rank[q] = old + change[at]
+                value += 2.0 / rank[q] - 2.0 / old
+        else:
+            # No interval that ends or begins here is better than the bound, so it does not matter where they do.
+            value = bound + apply_changes(middle, last, query, change, rank)
+    if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
+        best, best_left, best_right = value, left, 1.0
+    return best, best_left, best_right
+
+
+@njit(cache=True, nogil=True)
+def move(weights, model, share):  # type: ignore[no-untyped-def]
+    """Return grid weights (N,) whose ``model`` has ``share`` (0 … 1) of the sum and whose others keep their ratios.
+
+    The others are multiplied by a whole number where the grid has room, so that their ratios stay exact.
+    """
+    moved = weights.copy()
+    moved[model] = 0
+    if share <= 0.0:
+        return moved
+    if share >= 1.0 or moved.sum() == 0:
+        moved[:] = 0
+        moved[model] = WEIGHT_LIMIT
+        return moved
+    mine = moved.sum() * (share / (1.0 - share))
+    largest = max(np.float64(moved.max()), mine)
+    if largest <= WEIGHT_LIMIT:
+        factor = np.int64(WEIGHT_LIMIT // largest)
+        moved *= factor
+        moved[model] = np.int64(round(mine * factor))
+    else:
+        for i in range(len(moved)):
+            moved[i] = np.int64(round(moved[i] * (WEIGHT_LIMIT / largest)))
+        moved[model] = WEIGHT_LIMIT
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[no-untyped-def]
+    """Return the reciprocal sum at each of the grid weights ``table`` (M, N), (M,); see ``ascend``."""
+    total, rank, values = np.empty(advantage.shape[1]), np.empty(len(floor), np.int64), np.empty(len(table))
+    for m in range(len(table)):
+        total_advantage(advantage, table[m], total)
+        doubled_ranks(total, offsets, floor, multiplicity, rank)
+        values[m] = reciprocal_sum(rank)
+    return values
+
+
+@njit(cache=True, nogil=True)
+def values_without(advantage, offsets, floor, multiplicity, weights, models):  # type: ignore[no-untyped-def]
+    """Return the reciprocal sum at grid ``weights`` (N,) when one of ``models`` (M,) has none, (M,); see ``ascend``."""
+    total, rest = np.empty(advantage.shape[1]), np.empty(advantage.shape[1])
+    rank, values = np.empty(len(floor), np.int64), np.empty(len(models))
+    total_advantage(advantage, weights, total)
+    for m in range(len(models)):
+        w, row = np.float64(weights[models[m]]), advantage[models[m]]
+        for k in range(len(rest)):
+            rest[k] = total[k] - w * row[k]
+        doubled_ranks(rest, offsets, floor, multiplicity, rank)
+        values[m] = reciprocal_sum(rank)
+    return values
+
+
+@njit(cache=True, nogil=True)
+def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
+    """Coordinate ascent: sweep the line of each model in turn until a whole round brings nothing.
+
+    Args:
+        advantage: (N, K) int32; with ``offsets`` (n + 1,), ``floor`` (n,) and ``multiplicity`` (K,), see ``Pairs``.
+        offsets: see ``Pairs``.
+        floor: see ``Pairs``.
+        multiplicity: see ``Pairs``.
+        start: grid weights, (N,) int64.
+        least_gain: smallest gain in summed reciprocal rank worth a step.
+        max_rounds: give up after so many rounds.
+
+    Returns:
+        weights (N,) int64; their reciprocal sum; a trace of shape (steps, 2): lines swept so far, reciprocal sum.
+    """
+    n_models, n_pairs = advantage.shape
+    n_queries = len(floor)
+    weights = start.copy()
+    total, trial = np.empty(n_pairs), np.empty(n_pairs)
+    at_zero, inside = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
+    position, order_position = np.empty(n_pairs), np.empty(n_pairs)
+    query, order_query = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+    change, order_change = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+
+    total_advantage(advantage, weights, total)
+    doubled_ranks(total, offsets, floor, multiplicity, inside)
+    value = reciprocal_sum(inside)
+    steps = [(0.0, value)]
+    lines = since_gain = 0
+    while since_gain < n_models and lines < max_rounds * n_models:
+        j = lines % n_models
+        lines += 1
+        since_gain += 1
+        scale = np.float64(weights.sum() - weights[j])
+        if scale == 0.0:
+            continue
+        n = breakpoints(
+            total, np.float64(weights[j]), advantage[j], scale, offsets, floor, multiplicity,
+            at_zero, inside, position, query, change,
+        )  # fmt: skip
+        n_buckets = max(1, min(BUCKET_LIMIT, n // PAIRS_PER_BUCKET))
+        starts = np.empty(2 * n_buckets + 1, np.int64)
+        deal(n, position, query, change, starts, order_position, order_query, order_change)
+        value_zero = reciprocal_sum(at_zero)
+        best, left, right = walk(
+            reciprocal_sum(inside), starts, order_position, order_query, order_change, inside, value + least_gain
+        )
+        share = 0.0 if value_zero > best else 0.5 * (left + right)
+        if max(best, value_zero) < value + least_gain or (left == right and value_zero <= best):
+            continue
+        moved = move(weights, j, share)
+        total_advantage(advantage, moved, trial)
+        doubled_ranks(trial, offsets, floor, multiplicity, inside)
+        reached = reciprocal_sum(inside)
+        if reached >= value + least_gain:
+            weights, value = moved, reached
+            total, trial = trial, total
+            steps.append((np.float64(lines), value))
+            since_gain = 0
+    steps.append((np.float64(lines), value))
+    trace = np.empty((len(steps), 2))
+    for s in range(len(steps)):
+        trace[s, 0], trace[s, 1] = steps[s]
+    return weights, value, trace

@@ -1,0 +1,164 @@
+"""Your own models: whatever can score becomes packed ranks, and no matrix of scores reaches the disk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.candidates import Candidates
+from relens.data.dataset import Dataset
+from relens.data.known_answers import KnownAnswers
+from relens.data.queries import DIRECTIONS, Queries
+from relens.errors import RanksError
+from relens.importers.dense import Dense, Matrix, pack_dense
+from relens.importers.model_files import SPLITS, check_models
+from relens.importers.scores import fit_scales
+from relens.packs.manifest import pack_header
+from relens.packs.pack import PackedRanks
+from relens.progress import SILENT, Progress
+from relens.ranking.batches import MEMORY_BUDGET
+
+
+class Scorer(Protocol):
+    """Anything that can score."""
+
+    def score(self, queries: Queries) -> npt.NDArray[Any]:
+        """Return a score for every entity as the answer of each of B queries, (B, E) floats, higher is better.
+
+        Column e is the entity ``dataset.entities.labels[e]``. All scores are finite: known answers are left out
+        later, by the caller. ``queries.answer`` is there and must not be looked at.
+        """
+        ...
+
+
+def pack_scorers(
+    scorers: Mapping[str, Scorer],
+    dataset: Dataset,
+    folder: Path,
+    *,
+    gaps: bool = True,
+    memory_budget: int = MEMORY_BUDGET,
+    progress: Progress = SILENT,
+) -> dict[str, PackedRanks]:
+    """Rank the queries of valid and test with all scorers at once, and keep the packed ranks.
+
+    All entities compete but the known answers; where the data set has candidates of its own, those alone compete.
+    Blocks of queries go through every scorer, one block at a time, in order and in one thread.
+
+    Args:
+        scorers: by the name that tables and weights call them.
+        dataset: whose entities the columns of the scores are.
+        folder: where the stores ``valid`` and ``test`` are written; ``Run.receive_ranks`` gives that of a run.
+        gaps: keep score gaps beside the ranks.
+        memory_budget: bytes that blocks may take; what the scorers need is not counted.
+        progress: shows how many queries are packed.
+
+    Returns:
+        The packed ranks by split, memory-mapped.
+    """
+    check_models(list(scorers))
+    sources = {split: _source(scorers, dataset, split, memory_budget) for split in SPLITS}
+    if gaps:
+        scales = fit_scales(sources["valid"])
+        sources = {
+            split: replace(dense, header=replace(dense.header, gap_scales=scales)) for split, dense in sources.items()
+        }
+    return {
+        split: pack_dense(dense, folder / split, memory_budget=memory_budget, jobs=1, progress=progress)
+        for split, dense in sources.items()
+    }
+
+
+def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_budget: int) -> Dense:
+    """Return the scores of a split as matrices whose rows are computed when they are read."""
+    header = pack_header(dataset, tuple(scorers), split)
+    if not len(header.queries):
+        raise RanksError(
+            f"{dataset.name} has no triples in {split}: weights are searched on valid and judged on test, so both "
+            f"need some. Hold some out of train."
+        )
+    scores = [_Rows(name, scorer, dataset, split, header.queries) for name, scorer in scorers.items()]
+    if split in dataset.candidates:
+        candidates = dataset.candidates[split]
+        at_once = max(1, memory_budget // (16 * len(dataset.entities)))
+        matrices = [_Picked(rows, candidates, at_once).matrix() for rows in scores]
+        return Dense(header, "scores", matrices, np.zeros_like(header.queries.answer), absent=candidates.absent)
+    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
+    return Dense(header, "scores", [rows.matrix() for rows in scores], header.queries.answer, known.other_answers)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The scores of one scorer for the queries of a split, computed and checked a block at a time."""
+
+    name: str
+    scorer: Scorer
+    dataset: Dataset
+    split: str
+    queries: Queries
+
+    def matrix(self) -> Matrix:
+        """Return the (Q, E) matrix of all scores; a first query tells their type."""
+        n_entities = len(self.dataset.entities)
+        return Matrix(f"model {self.name!r}", (len(self.queries), n_entities), self(0, 1).dtype, n_entities, self)
+
+    def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """Return the scores of the queries begin..end, (end - begin, E)."""
+        scores: object = self.scorer.score(self.queries[begin:end])  # whatever the protocol promises
+        expected = f"model {self.name!r}, queries {begin} to {end - 1} of {self.split}: expected"
+        if not isinstance(scores, np.ndarray):
+            found = f"{type(scores).__module__}.{type(scores).__qualname__}"
+            raise RanksError(f"{expected} scores as a numpy array, found {found}. Convert them at the end of score().")
+        shape = end - begin, len(self.dataset.entities)
+        if scores.shape != shape:
+            raise RanksError(
+                f"{expected} scores of shape {shape}, found {scores.shape}. Return a row per query and a column "
+                f"per entity of {self.dataset.name}, in the order of dataset.entities.labels."
+            )
+        if scores.dtype.kind != "f" or scores.dtype.itemsize > 8:
+            raise RanksError(
+                f"{expected} scores as float16, float32 or float64, found {scores.dtype}. "
+                f"End score() with .astype(numpy.float32)."
+            )
+        if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
+            raise RanksError(self._not_finite(scores, begin))
+        return scores
+
+    def _not_finite(self, scores: npt.NDArray[Any], begin: int) -> str:
+        row, column = np.argwhere(~np.isfinite(scores))[0].tolist()
+        entities, query = self.dataset.entities.labels, self.queries[begin + row]
+        asked = (
+            f"({entities[int(query.anchor)]!r}, {self.dataset.relations.labels[int(query.relation)]!r}, "
+            f"{DIRECTIONS[int(query.direction)]})"
+        )
+        return (
+            f"model {self.name!r}, query {begin + row} of {self.split} {asked}: the score of entity "
+            f"{entities[column]!r} is {scores[row, column]}, expected a finite number. Leave the known answers to "
+            f"relens instead of masking them, and check that training did not diverge."
+        )
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """The scores of each query's own candidates, picked from those of all entities, ``at_once`` queries at a time."""
+
+    rows: _Rows
+    candidates: Candidates
+    at_once: int
+
+    def matrix(self) -> Matrix:
+        """Return the (Q, c + 1) matrix of the scores, the answer's in column 0; a first query tells their type."""
+        shape = len(self.rows.queries), self.candidates.n_columns
+        return Matrix(f"model {self.rows.name!r}", shape, self(0, 1).dtype, shape[1], self)
+
+    def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """Return the scores of the queries begin..end, (end - begin, c + 1)."""
+        parts = []
+        for first in range(begin, end, self.at_once):
+            here = slice(first, min(first + self.at_once, end))
+            columns = self.candidates.columns(here, self.rows.queries.answer[here])
+            parts.append(np.take_along_axis(self.rows(here.start, here.stop), columns, axis=1))
+        return np.concatenate(parts)

@@ -1,0 +1,144 @@
+"""What a report is made of: everything a run holds, gathered once; what it lacks is said in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from joblib import cpu_count
+
+from relens.comparison import Comparison, compare
+from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError, RelensError
+from relens.evaluation import Evaluation
+from relens.files import read_json, write_json
+from relens.packs.pack import PackedRanks
+from relens.progress import SILENT, Progress
+from relens.runs import COMPARISON, Run
+from relens.training.log import LOG, read_log
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model of the run was trained: the records of its log, and its settings (empty where training goes on)."""
+
+    records: list[dict[str, Any]]
+    settings: dict[str, Any]
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report shows.
+
+    Attributes:
+        run: the run.
+        comparison: all methods and single models, judged on the test split.
+        valid, test: packed ranks of the models compared.
+        dataset: the graph; None where it is not at hand.
+        trainings: by model; empty for imported ranks.
+        missing: what the run lacks, a sentence each.
+    """
+
+    run: Run
+    comparison: Comparison
+    valid: PackedRanks
+    test: PackedRanks
+    dataset: Dataset | None
+    trainings: dict[str, Training]
+    missing: tuple[str, ...]
+
+    @property
+    def ensemble(self) -> str:
+        """The ensemble the report is about: ``dsc`` as relens fits it, or the last method compared."""
+        methods = list(self.comparison.weights)
+        return "dsc" if "dsc" in methods else next((n for n in reversed(methods) if _is(self, n, "dsc")), methods[-1])
+
+    def evaluation(self, name: str) -> Evaluation:
+        """Return the evaluation of a model or method."""
+        return next(evaluation for evaluation in self.comparison.evaluations if evaluation.name == name)
+
+    def weights_of(self, method: str) -> tuple[str, EnsembleWeights] | None:
+        """Return name and weights of the ensemble if it is of that method, else of the one most like it that is.
+
+        Weights that are applied to what the ensemble's are applied to come first, and of those, the last compared.
+        """
+        weights = self.comparison.weights
+        names = [name for name in weights if _is(self, name, method)]
+        if not names:
+            return None
+        alike = [name for name in names if weights[name].input == weights[self.ensemble].input]
+        name = self.ensemble if self.ensemble in names else (alike or names)[-1]
+        return name, weights[name].of_packed(self.test)
+
+
+def gather(run: Run, *, progress: Progress = SILENT) -> Material:
+    """Collect what a run holds; one whose ranks were never compared is compared, and the comparison kept in it."""
+    valid, test = run.ranks("valid"), run.ranks("test")
+    comparison = _kept_comparison(run, valid, test)
+    if comparison is None:
+        comparison = compare(valid, test, jobs=cpu_count(), progress=progress)
+        write_json(run.path / COMPARISON, comparison.to_json())
+    models = comparison.spread["models"]
+    valid, test = _of_models(valid, models), _of_models(test, models)
+    trainings = {name: _training(run, name) for name in models if (run.path / "models" / name / LOG).is_file()}
+    dataset, without = _dataset(run, test)
+    missing = list(comparison.notes)
+    if not trainings:
+        missing.append("The run holds ranks but no trained models, so there are no training curves.")
+    if without:
+        missing.append(without)
+    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
+
+
+def _is(material: Material, name: str, method: str) -> bool:
+    return material.comparison.weights[name].settings.get("method") == method
+
+
+def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:
+    """Return the comparison kept in the run; None where there is none to read, or where it is of other ranks."""
+    path = run.path / COMPARISON
+    if not path.is_file():
+        return None
+    try:
+        comparison = Comparison.from_json(read_json(path, "comparison"))
+    except (InputError, KeyError, TypeError, AttributeError):
+        return None  # of another version, or damaged: it follows from the ranks
+    models = comparison.spread["models"]
+    same_data = all(evaluation.provenance == test.provenance for evaluation in comparison.evaluations)
+    if not (comparison.weights and same_data and set(models) <= set(valid.models) & set(test.models)):
+        return None
+    ranks = {"valid": _of_models(valid, models).digest, "test": _of_models(test, models).digest}
+    return comparison if comparison.ranks == ranks else None
+
+
+def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
+    """Return the ranks of some models in that order; ``packed`` itself where it has no others."""
+    return packed if packed.models == tuple(models) else packed.select_models(models)
+
+
+def _training(run: Run, name: str) -> Training:
+    folder = run.model_path(name)
+    trained = folder / "trained" / "model.json"
+    record = read_json(trained, "trained model") if trained.is_file() else {}
+    return Training(read_log(folder / LOG), dict(record.get("settings", {})), dict(record.get("result", {})))
+
+
+def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
+    """Return the graph the ranks were made on if it is at hand, else a sentence that says what was tried."""
+    for source in _sources(run):
+        try:
+            dataset = load_dataset(source, offline=True)
+        except RelensError:
+            continue
+        if dataset.fingerprint == test.provenance.fingerprint:
+            return dataset, ""
+    return None, f"The data set {run.dataset!r} is not at hand, so its statistics are left out."
+
+
+def _sources(run: Run) -> list[str]:
+    """Return what the data set may be asked for as: what the models were trained on, then its name."""
+    records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names()]
+    sources = [str(read_json(path, "trained model").get("source", "")) for path in records if path.is_file()]
+    return [source for source in dict.fromkeys([*sources, run.dataset]) if source]

@@ -1,0 +1,172 @@
+"""A run in progress: what changes from step to step, and how it is saved and taken up again."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from relens.models.base import KGEModel
+from relens.seeding import generator
+from relens.training.checkpoint import Checkpoint
+from relens.training.log import LogRecord
+from relens.training.objective import build_objective
+from relens.training.optimisers import build_optimiser, forget, optimiser_tensors, restore_optimiser, set_rate
+from relens.training.queries import Batches, TrainingQueries
+from relens.training.schedules import Schedule
+from relens.training.settings import TrainSettings
+from relens.training.step import TrainingStep
+
+Ending = Literal["steps", "stopped early", "diverged"]
+
+
+class TrainingState:
+    """A model in training.
+
+    Attributes:
+        step: steps taken.
+        ending: why the run is over; None while it is not.
+        best_step: step of the best validation so far; 0 where there was none.
+        best_mrr: its MRR; None where there was none.
+        marked_step: step of the last ``mark``.
+    """
+
+    def __init__(self, model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> None:
+        device = model.entity.device
+        self.step, self.best_step = 0, 0
+        self.best_mrr: float | None = None
+        self.ending: Ending | None = None
+        self._model, self._settings, self._device = model, settings, device
+        objective, size = build_objective(model, queries, settings)
+        self._batches = Batches(size, settings.batch, device)
+        self._optimiser = build_optimiser(model.parameters(), settings, device)
+        self._take_step = TrainingStep(objective, self._batches, self._optimiser, model.entity)
+        self._schedule = Schedule(settings)
+        self._rate, self._validations_since_best = math.nan, 0
+        self._best = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        self._seconds_before, self._began = 0.0, time.perf_counter()
+        self.marked_step, self._marked = 0, self._began
+
+    def advance(self) -> None:
+        """Take one step, at the learning rate the schedule has for it."""
+        if self._schedule.forgets(self.step):
+            forget(self._optimiser)
+        rate = self._schedule.rate(self.step)
+        if rate != self._rate:
+            set_rate(self._optimiser, rate)
+            self._rate = rate
+        self._take_step()
+        self.step += 1
+        if self.step == self._settings.steps:
+            self.ending = "steps"
+
+    def record(self) -> LogRecord:
+        """Return a record of the steps since ``mark``; a loss that is no finite number ends the run."""
+        loss = float(self._take_step.total) / (self.step - self.marked_step)
+        if not math.isfinite(loss):
+            self.ending = "diverged"
+        examples = (self.step - self.marked_step) * self._settings.batch
+        pace = examples / max(time.perf_counter() - self._marked, 1e-9)
+        rate = self._schedule.rate(self.step - 1)
+        return LogRecord(self.step, loss if math.isfinite(loss) else None, None, rate, pace, self.seconds)
+
+    def mark(self) -> None:
+        """Begin the steps of the next record."""
+        self._take_step.total.zero_()
+        self.marked_step, self._marked = self.step, time.perf_counter()
+
+    def validated(self, mrr: float) -> None:
+        """Take note of a validation: keep the parameters if they are the best so far, lower the rate or stop."""
+        self._schedule.validated(mrr)
+        self._validations_since_best += 1
+        if self.best_mrr is None or mrr > self.best_mrr:
+            self.best_mrr, self.best_step, self._validations_since_best = mrr, self.step, 0
+            for name, value in self._model.state_dict().items():
+                self._best[name].copy_(value)
+        if self._validations_since_best == self._settings.stop_after and self.ending is None:
+            self.ending = "stopped early"
+
+    def restore_best(self) -> None:
+        """Give the model its best parameters; those it began with where nothing was validated."""
+        self._model.load_state_dict(self._best)
+
+    @property
+    def seconds(self) -> float:
+        """Time taken, interruptions not counted."""
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def checkpoint(self, identity: dict[str, Any]) -> Checkpoint:
+        """Return everything needed to go on, from any step."""
+        state = {
+            "schedule": self._schedule.state(),
+            "best_step": self.best_step,
+            "best_mrr": self.best_mrr,
+            "ending": self.ending,
+            "validations_since_best": self._validations_since_best,
+            "seconds": self.seconds,
+            "marked_step": self.marked_step,
+            "seconds_since_mark": time.perf_counter() - self._marked,
+        }
+        tensors = {
+            **{f"model.{name}": value for name, value in self._model.state_dict().items()},
+            **{f"best.{name}": value for name, value in self._best.items()},
+            **{f"optimiser.{name}": value for name, value in optimiser_tensors(self._optimiser).items()},
+            **{f"random.{name}": value for name, value in _random_states(self._device).items()},
+            "pending": self._batches.pending(),
+            "total": self._take_step.total,
+        }
+        return Checkpoint(self.step, identity, state, tensors)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        state = checkpoint.state
+        self.step, self.marked_step = checkpoint.step, state["marked_step"]
+        self._marked -= state["seconds_since_mark"]
+        self._take_step.total.copy_(checkpoint.tensors["total"])
+        self.best_step, self.best_mrr, self.ending = state["best_step"], state["best_mrr"], state["ending"]
+        self._validations_since_best, self._seconds_before = state["validations_since_best"], state["seconds"]
+        self._schedule.restore(state["schedule"])
+        self._model.load_state_dict(_below("model.", checkpoint.tensors))
+        self._best = _below("best.", checkpoint.tensors)
+        restore_optimiser(self._optimiser, _below("optimiser.", checkpoint.tensors))
+        _restore_random(_below("random.", checkpoint.tensors), self._device)
+        self._batches.restore(checkpoint.tensors["pending"])
+
+
+@contextmanager
+def isolated(settings: TrainSettings, device: torch.device) -> Iterator[None]:
+    """Train inside: seeded generators and arithmetic of its own; outside, the process's are as they were before.
+
+    The global generators are used because layers draw their dropout from them, on CUDA also within a graph.
+    """
+    on_gpu = device.type == "cuda"
+    precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.manual_seed(int(generator(settings.seed, "train").integers(2**63)))
+        # On the CPU gradients of looked-up rows would otherwise be summed in an order that depends on the threads.
+        torch.use_deterministic_algorithms(deterministic or not on_gpu)
+        torch.set_float32_matmul_precision("high" if on_gpu and settings.tf32 else precision)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(deterministic)
+            torch.set_float32_matmul_precision(precision)
+
+
+def _random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    return {**states, "cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else states
+
+
+def _restore_random(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"].cpu())
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"].cpu(), device)
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with ``prefix``, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

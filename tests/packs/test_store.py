@@ -1,0 +1,172 @@
+"""Packed stores: what is written is what is read, whole or not at all."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from relens.errors import InputError, RanksError, RelensError
+from relens.packs import store
+from relens.packs.pack import Provenance
+from relens.packs.packing import pack_ranks, pack_scores
+from relens.packs.store import PackWriter, assemble, check_pair, load_pack, save_pack
+from tests import strategies
+from tests.random_packs import assert_same, header_of, scored
+
+
+@pytest.mark.kernels
+@settings(max_examples=25, deadline=None)
+@given(block=strategies.score_blocks())
+def test_a_loaded_store_is_the_saved_one(tmp_path_factory, block):
+    path = tmp_path_factory.mktemp("stores") / "valid"
+    models = tuple("abcd"[: len(block.values)])
+    packed = assemble(
+        header_of(len(block.answer_column), models), [pack_scores(block.values, block.answer_column, block.known)]
+    )
+    save_pack(packed, path)
+    assert_same(load_pack(path), packed)
+
+
+@pytest.mark.kernels
+def test_gaps_scales_and_cardinalities_travel(tmp_path):
+    save_pack(scored(), tmp_path / "s")
+    assert_same(load_pack(tmp_path / "s"), scored())
+    assert store.n_bytes(tmp_path / "s") > 0
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("held", [0, 40, 2**28])
+def test_blocks_written_one_by_one_equal_blocks_joined_in_memory(tmp_path, monkeypatch, held):
+    monkeypatch.setattr(store, "_HELD_BYTES", held)
+    rng = np.random.default_rng(1)
+    ranks, columns = [rng.integers(1, 8, (6, 7)) for _ in range(3)], rng.integers(0, 7, 6)
+    header = header_of(6, ("a", "b", "c"))
+    blocks = [pack_ranks([m[a:b] for m in ranks], columns[a:b]) for a, b in [(0, 1), (1, 4), (4, 6)]]
+    with PackWriter.open(tmp_path / "s", header, max_candidates=7) as writer:
+        for block in blocks:
+            writer.append(block)
+    assert_same(load_pack(tmp_path / "s"), assemble(header, blocks))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]
+    assert not list((tmp_path / "s").glob("*.part"))
+
+
+@pytest.mark.kernels
+def test_arrays_are_read_only_in_memory_and_from_disk(tmp_path):
+    save_pack(scored(), tmp_path / "s")
+    for packed in (scored(), load_pack(tmp_path / "s")):
+        with pytest.raises(ValueError, match="read-only"):
+            packed.contested[0, 0] = 1
+
+
+def test_ranks_get_wider_with_the_number_of_candidates(tmp_path):
+    wide = np.array([[40_000, *range(2, 40_001)]])
+    with PackWriter.open(tmp_path / "s", header_of(1, ("a",)), max_candidates=40_000) as writer:
+        writer.append(pack_ranks([wide], np.array([0])))
+    packed = load_pack(tmp_path / "s")
+    assert packed.contested.dtype == np.uint32
+    assert packed.contested.tolist() == [[80_000]]
+
+
+def test_ranks_become_narrow_again_where_the_filter_leaves_few_candidates(tmp_path):
+    scores, known = np.zeros((1, 40_000)), (np.array([0, 39_990]), np.arange(39_990))
+    packed = assemble(header_of(1, ("a",)), [pack_scores([scores], np.array([39_999]), known)])
+    save_pack(packed, tmp_path / "s")
+    assert load_pack(tmp_path / "s").contested.dtype == np.uint16
+    assert load_pack(tmp_path / "s").contested.tolist() == packed.contested.tolist()
+
+
+def write_then_fail(path, failure) -> None:
+    with PackWriter.open(path, header_of(2, ("a",)), 3) as writer:
+        writer.append(pack_ranks([np.array([[1, 2, 3]])], np.array([0])))
+        raise failure
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), RanksError("bad row"), OSError(28, "No space left")])
+def test_an_interrupted_write_leaves_the_old_store(tmp_path, failure):
+    save_pack(scored(), tmp_path / "s")
+    with pytest.raises(RelensError if isinstance(failure, OSError) else type(failure)):
+        write_then_fail(tmp_path / "s", failure)
+    assert_same(load_pack(tmp_path / "s"), scored())
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_store_replaces_an_older_one(tmp_path):
+    save_pack(scored(0), tmp_path / "s")
+    save_pack(scored(1), tmp_path / "s")
+    assert_same(load_pack(tmp_path / "s"), scored(1))
+
+
+def test_missing_queries_are_noticed_and_nothing_is_written(tmp_path):
+    with (
+        pytest.raises(RanksError, match="1 queries were packed, expected 2"),
+        PackWriter.open(tmp_path / "s", header_of(2, ("a",)), 3) as writer,
+    ):
+        writer.append(pack_ranks([np.array([[1, 2, 3]])], np.array([0])))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("header", "candidates", "message"),
+    [
+        (header_of(1, ("a",)), 2, "a query has 3 candidates, the store was opened for 2"),
+        (header_of(1, ("a", "b")), 3, "a block has the ranks of 1 models, expected 2"),
+        (header_of(1, ("a",), gap_scales=np.ones(1)), 3, "score gaps and gap scales go together"),
+    ],
+)
+def test_blocks_that_do_not_fit_the_store_are_refused(tmp_path, header, candidates, message):
+    with pytest.raises(RanksError, match=message), PackWriter.open(tmp_path / "s", header, candidates) as writer:
+        writer.append(pack_ranks([np.array([[1, 2, 3]])], np.array([0])))
+    assert not list(tmp_path.iterdir())
+
+
+def edit(path, **changes) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda s: (s / "manifest.json").unlink(), "is not a packed store: it has no manifest.json"),
+        (lambda s: (s / "manifest.json").write_text("{"), "is not readable JSON"),
+        (lambda s: edit(s, kind="relens run"), "is not a packed store: its manifest says 'relens run'"),
+        (lambda s: edit(s, format=2, relens="9.1"), "has format version 2, this relens reads version 1.*relens 9.1"),
+        (lambda s: edit(s, tie_rule="optimistic"), "packed with the tie rule 'optimistic', expected 'mean'"),
+        (lambda s: edit(s, n_queries="many"), "manifest.json is damaged"),
+        (lambda s: edit(s, rank_dtype="snake"), "manifest.json is damaged"),
+        (lambda s: edit(s, n_contested=1), "contradicts itself"),
+        (lambda s: edit(s, queries_fingerprint="0"), "contradicts itself or the queries beside it"),
+        (lambda s: (s / "queries.bin").write_bytes(b""), "queries.bin is damaged: it has 0 bytes, expected 100"),
+        (lambda s: (s / "answer.bin").unlink(), "is incomplete: answer.bin is missing"),
+        (lambda s: (s / "gaps.bin").write_bytes(b"123"), "gaps.bin is damaged: it has 3 bytes, expected"),
+        (lambda s: (s / "offsets.bin").write_bytes(b"\x07" * 48), "offsets.bin does not fit the manifest"),
+    ],
+)
+def test_damaged_stores_are_refused_by_name(tmp_path, damage, message):
+    save_pack(scored(), tmp_path / "s")
+    damage(tmp_path / "s")
+    with pytest.raises(InputError, match=message):
+        load_pack(tmp_path / "s")
+
+
+def test_a_pair_of_splits_of_one_experiment_is_accepted():
+    valid, test = scored(0), scored(1)
+    check_pair(valid, replace(test, provenance=replace(test.provenance, split="test")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": ("a", "b", "d")}, "models of valid and test differ .c only in valid; d only in test."),
+        ({"models": ("a", "c", "b")}, "valid has a, b, c, test has a, c, b"),
+        ({"relations": ("likes",)}, "numbers of relations of valid and test differ .2 and 1."),
+        ({"relations": ("likes", "hates")}, "relation labels of valid and test differ"),
+        ({"provenance": Provenance("toy", "beef", "test")}, "data sets of valid and test differ .f00d and beef."),
+        ({"provenance": Provenance("toy", "f00d", "test", candidates="sampled")}, "candidates.*all and sampled"),
+    ],
+)
+def test_a_pair_that_does_not_belong_together_is_refused(changes, message):
+    with pytest.raises(RanksError, match=message):
+        check_pair(scored(), replace(scored(), **changes))

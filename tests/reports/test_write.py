@@ -1,0 +1,502 @@
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from relens.comparison import DEFAULT_SPECS, Comparison, compare
+from relens.data.dataset import Dataset, read_folder, write_folder
+from relens.errors import InputError, MissingExtraError
+from relens.files import write_json
+from relens.packs.simulation import Simulation
+from relens.packs.store import save_pack
+from relens.reports import check_extra, write_report
+from relens.reports import curves as curves_module
+from relens.reports.figures import EQUAL, UNSEEN
+from relens.reports.highest import Highest
+from relens.reports.page import highest_sentence
+from relens.runs import COMPARISON, Run
+from relens.significance import Interval, PairedTest, paired_test
+from tests import simulated
+from tests.reports.pages import Page
+
+SPECS = ("mean", "simple:input=rank", "dsc:input=rank,regularise=none")
+HOSTILE = '<script>alert("1")</script>'
+
+
+@pytest.fixture(scope="module")
+def reported(tiny_run, tmp_path_factory):
+    """A run and its report, which tests only read."""
+    run = Run.open(shutil.copytree(tiny_run, tmp_path_factory.mktemp("report") / "run"))
+    path = write_report(run, run.path / "report")
+    return run, path, Page.read(path)
+
+
+def comparison_of(run):
+    return Comparison.from_json(json.loads((run.path / COMPARISON).read_text()))
+
+
+def quick_run(path, valid, test, specs=SPECS):
+    """Write a run that was compared by a few methods already."""
+    run = Run.open(simulated.write_run(path, valid, test))
+    write_json(run.path / COMPARISON, compare(valid, test, specs).to_json())
+    return run
+
+
+def test_the_table_holds_the_numbers_of_the_comparison(reported):
+    run, _, page = reported
+    comparison = comparison_of(run)
+    head, *rows = page.tables["Models and ensembles on the test split"]
+    assert head[:4] == ["method", "MRR", "95\N{NO-BREAK SPACE}% interval", "Hit@1"]
+    assert head[-3:] == ["gain over gamma", "interval of that gain", "p of that gain"]
+    assert len(rows) == len(comparison.evaluations) == 3 + len(DEFAULT_SPECS)
+    for row, evaluation in zip(rows, comparison.evaluations, strict=True):
+        low, high = evaluation.interval
+        m = evaluation.overall
+        assert row[0].split(" (")[0] == evaluation.name.split(":")[0]
+        assert row[1:4] == [f"{m.mrr:.4f}", f"{low:.4f}–{high:.4f}", f"{m.hits_at_1:.4f}"]
+        if evaluation.paired is None:
+            assert row[-3:] == ["–"] * 3
+        else:
+            assert float(row[-3].replace("−", "-")) == pytest.approx(evaluation.paired.difference, abs=5e-5)
+            assert float(row[-1]) == pytest.approx(evaluation.paired.p_value, rel=0.05)
+
+
+def test_the_headline_names_ensemble_reference_and_numbers(reported):
+    run, _, page = reported
+    ours = comparison_of(run).evaluations[-1]
+    low, high = ours.interval
+    assert f"the ensemble dsc reaches an MRR of {ours.overall.mrr:.4f}" in page.text
+    assert f"interval {low:.4f} to {high:.4f}" in page.text
+    assert "gamma, the best single model" in page.text
+
+
+def test_every_relation_and_direction_has_a_row(reported):
+    run, _, page = reported
+    ours, models = comparison_of(run).evaluations[-1], simulated.SIMULATION.models
+    weights = comparison_of(run).weights["dsc"]
+    head, *rows = page.tables["All relations, both directions"]
+    assert len(rows) == 8
+    assert {len(row) for row in rows} == {len(head)} == {16}
+    assert head[5:10] == ["best model", "its MRR", "ensemble", "gain over gamma", "p of that gain"]
+    for row in rows:
+        metrics = ours.by_group[f"{row[0]} [{row[1]}]"]
+        assert (row[2], row[7]) == (str(metrics.queries), f"{metrics.mrr:.4f}")
+        group = weights.grouping.labels.index(f"{row[0]} [{row[1]}]")
+        assert row[13:] == [f"{value:.3f}" for value in weights.normalised()[group]]
+        best = max(models, key=lambda model: row[10 + models.index(model)])
+        assert row[6] == row[10 + models.index(best)]
+        gain = float(row[7]) - float(row[10 + models.index("gamma")])
+        assert float(row[8].replace("−", "-").rstrip("*")) == pytest.approx(gain, abs=1.01e-4)
+        assert (row[9] == "–") == (metrics.queries < 10)
+
+
+def test_figures_are_png_and_svg_and_in_the_page(reported):
+    _, path, page = reported
+    files = sorted(file.name for file in (path.parent / "figures").iterdir())
+    assert files == [f"{name}.{kind}" for name in ("comparison", "relations", "weights") for kind in ("png", "svg")]
+    for file in (path.parent / "figures").iterdir():
+        content = file.read_bytes()
+        if file.suffix == ".png":
+            assert content.startswith(b"\x89PNG")
+        else:
+            ElementTree.fromstring(content)
+    alts = [tag.attributes["aria-label"] for tag in page.tags if tag.attributes.get("role") == "img"]
+    assert len(alts) == 3
+    assert "Test MRR with 95 % intervals: alpha 0." in alts[0]
+    assert sum(tag.name == "svg" for tag in page.tags) == 2 * 3  # wide, and for a phone
+    ids = page.with_attribute("id")
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_needs_nothing_but_itself(reported):
+    _, path, page = reported
+    content = path.read_text()
+    assert "http://" not in content
+    assert "https://" not in content
+    assert "@import" not in content
+    assert page.with_attribute("src") == []
+    assert all(re.match(r"#|figures/|data:,$", link) for link in page.with_attribute("href"))
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", content))
+    links = [link for link in page.with_attribute("href") if link.startswith("figures/")]
+    assert all((path.parent / link).is_file() for link in links)
+
+
+def test_what_a_run_of_imported_ranks_lacks_is_said(reported):
+    _, _, page = reported
+    assert "The run holds ranks but no trained models, so there are no training curves." in page.text
+    assert "The data set 'simulated' is not at hand, so its statistics are left out." in page.text
+    assert "How training ended" not in page.tables
+
+
+def test_every_number_can_be_traced(reported):
+    _, _, page = reported
+    for fact in ("fingerprint seed 36", "filter as imported", "grouping relation-direction", "seed 0", "ties mean",
+                 "candidates all", "resamples 1,000", "relens 0.1.0"):  # fmt: skip
+        assert fact in page.text
+
+
+def test_a_comparison_of_these_ranks_is_used_as_it_is(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    before = (run.path / COMPARISON).read_bytes()
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert (run.path / COMPARISON).read_bytes() == before
+    rows = page.tables["Models and ensembles on the test split"][1:]
+    assert [row[0] for row in rows][3:] == ["mean", "simple (input=rank)", "dsc (input=rank, regularise=none)"]
+    assert not (run.path / "report").exists()
+
+
+def retrained(split, kept):
+    """Ranks of the same queries by the same models, of which all but one are trained anew."""
+    packed = simulated.packed(split)
+    names = [name for name in packed.models if name != kept]
+    others = {name: names[(i + 1) % len(names)] for i, name in enumerate(names)}
+    shuffled = packed.select_models([others.get(name, name) for name in packed.models])
+    return replace(shuffled, models=packed.models, gap_scales=packed.gap_scales)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_comparison_of_other_ranks_is_made_anew(tmp_path, split):
+    packs = {name: simulated.packed(name) for name in ("valid", "test")}
+    run = quick_run(tmp_path / "run", packs["valid"], packs["test"])
+    old = comparison_of(run)
+    packs[split] = retrained(split, old.best_single)
+    save_pack(packs[split], run.ranks_path(split))
+    page = Page.read(write_report(run, tmp_path / "out"))
+    found, expected = comparison_of(run), compare(packs["valid"], packs["test"])
+    assert found.ranks == {name: packed.digest for name, packed in packs.items()} != old.ranks
+    assert [entry.overall for entry in found.evaluations] == [entry.overall for entry in expected.evaluations]
+    rows = page.tables["Models and ensembles on the test split"][1:]
+    assert [row[1] for row in rows] == [f"{entry.overall.mrr:.4f}" for entry in expected.evaluations]
+    if split == "test":  # the best single model's MRR alone would not have told
+        before, after = ({e.name: e.overall.mrr for e in c.evaluations} for c in (old, expected))
+        assert before[old.best_single] == after[old.best_single]
+
+
+def test_a_comparison_of_some_models_is_used_as_it_is(tmp_path):
+    valid, test = simulated.packed("valid"), simulated.packed("test")
+    run = quick_run(tmp_path / "run", valid, test)
+    some = compare(valid.select_models(["gamma", "alpha"]), test.select_models(["gamma", "alpha"]), SPECS)
+    write_json(run.path / COMPARISON, some.to_json())
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert comparison_of(run).ranks == some.ranks
+    assert [row[0] for row in page.tables["Models and ensembles on the test split"][1:3]] == ["gamma", "alpha"]
+
+
+ONE_VECTOR = "one weight vector for all relations"
+
+
+@pytest.mark.parametrize(
+    ("specs", "name", "label"),
+    [
+        (("simple:input=score", "simple:input=rank", "dsc:input=score"), "simple:input=score",
+         f"over simple (input=score): {ONE_VECTOR}"),
+        (("simple:input=rank", "simple:input=score", "dsc:input=rank"), "simple:input=rank",
+         f"over simple (input=rank): {ONE_VECTOR}"),
+        (("simple:input=rank", "dsc:input=score"), "simple:input=rank",
+         f"over simple (input=rank): {ONE_VECTOR}, on ranks where dsc (input=score) has score gaps"),
+    ],
+)  # fmt: skip
+def test_the_ensemble_is_compared_with_the_one_vector_of_its_own_input(tmp_path, specs, name, label):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), specs)
+    path = write_report(run, tmp_path / "out")
+    mrr = {entry.name: entry.overall.mrr for entry in comparison_of(run).evaluations}
+    over = f"{mrr[specs[-1]] - mrr[name]:+z.4f}".replace("-", "−")
+    assert f"<div><dt>{label}</dt><dd>{over}</dd></div>" in path.read_text()
+    assert (
+        f"below those that {label.split(':')[0].removeprefix('over ')} uses for all relations" in Page.read(path).text
+    )
+
+
+def test_one_weight_vector_is_not_compared_with_itself(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), ("mean", "simple"))
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert "the ensemble simple reaches an MRR of" in page.text
+    assert ONE_VECTOR not in page.text
+
+
+def test_a_comparison_that_cannot_be_read_is_made_anew(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    write_json(run.path / COMPARISON, {"kind": "relens comparison", "format": 1})
+    write_report(run, tmp_path / "out")
+    assert list(comparison_of(run).weights)[-1] == "dsc"
+
+
+def test_without_dsc_the_report_is_about_the_last_method(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), ("mean", "greedy"))
+    path = write_report(run, tmp_path / "out")
+    page = Page.read(path)
+    assert "the ensemble greedy reaches an MRR of" in page.text
+    assert not (path.parent / "figures" / "weights.svg").exists()
+    assert "#weights" not in page.with_attribute("href")
+
+
+def test_groups_without_validation_queries_show_the_fallback(tmp_path):
+    valid = simulated.packed("valid")
+    valid = valid.select_queries(np.flatnonzero(valid.queries.relation < 3))
+    run = quick_run(tmp_path / "run", valid, simulated.packed("test"))
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert sum(tag.attributes.get("class") == "f" for tag in page.tags) == 2 * 3
+    assert "2 of 8 groups have no validation queries: global weights" in page.text
+
+
+def edited_run(path, edit, specs=SPECS):
+    """Write a run whose comparison, as JSON, was changed by ``edit``."""
+    run = quick_run(path, simulated.packed("valid"), simulated.packed("test"), specs)
+    value = json.loads((run.path / COMPARISON).read_text())
+    edit(value)
+    write_json(run.path / COMPARISON, value)
+    return run
+
+
+def test_equal_weights_are_no_judgement_of_the_models(tmp_path):
+    def edit(value):
+        weights = value["weights"][SPECS[-1]]
+        weights["groups"]["relation 0 [tail]"]["weights"] = dict.fromkeys(weights["models"], 7)
+        weights["groups"]["relation 0 [head]"]["weights"] = dict(zip(weights["models"], (7, 7, 8), strict=True))
+        del weights["groups"]["relation 1 [head]"]
+        weights["fallback"] = dict.fromkeys(weights["models"], 1)
+
+    page = Page.read(write_report(edited_run(tmp_path / "run", edit), tmp_path / "out"))
+    drawn = (tmp_path / "out" / "figures" / "weights.svg").read_text()
+    assert (drawn.count(EQUAL), drawn.count(UNSEEN)) == (1, 1)
+    assert "no weights did better on validation than equal ones" in page.text
+    assert any("1 rows have equal weights" in label for label in page.with_attribute("aria-label"))
+    # In the table, they have numbers but no colour; the fallback's are in italics.
+    classes = [tag.attributes.get("class") for tag in page.tags]
+    assert (classes.count("e"), classes.count("f")) == (3, 3)
+    assert sum(style.startswith("--v") for style in page.with_attribute("style")) == 8 * 3 + 7 * 3
+
+
+def test_without_equal_weights_nothing_is_said_about_them(reported):
+    _, path, page = reported
+    assert EQUAL not in path.read_text()
+    assert "than equal ones" not in page.text
+
+
+def test_settings_say_what_a_method_has_and_what_was_chosen(reported):
+    _, _, page = reported
+    head, *rows = page.tables["How the weights of each method came about"]
+    assert head == ["method", "settings", "chosen by cross-validation"]
+    chosen = {row[0]: row[2] for row in rows}
+    assert (chosen["simple"], chosen["dsc"]) == ("input", "input and shrinkage (kappa)")
+    assert chosen["mean"] == chosen["dsc (input=rank, regularise=none)"] == "–"
+    settings = {row[0]: row[1] for row in rows}
+    assert "grouping" not in settings["simple"] + settings["simple (input=rank)"]
+    assert "grouping relation-direction" in settings["dsc"]
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "said"),
+    [
+        (0.96281, 0.96279, "not matter here: won or lost, the MRR of dsc (input=rank, regularise=none) is 0.9628"),
+        (0.97, 0.96, "regularise=none) would be 0.9700 were all ties won, 0.9600 were all lost"),
+    ],
+)  # fmt: skip
+def test_what_ties_could_change_is_said(tmp_path, won, lost, said):
+    def edit(value):
+        value["evaluations"][-1]["overall"] |= {"mrr_optimistic": won, "mrr_pessimistic": lost}
+
+    assert said in Page.read(write_report(edited_run(tmp_path / "run", edit), tmp_path / "out")).text
+
+
+def test_relations_too_small_to_test_are_not_counted(tmp_path):
+    test = simulated.packed("test")
+    test = test.select_queries(np.flatnonzero(test.queries.relation > 0)[:16])
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), test)
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert "clearly better : worse" not in page.text
+    assert "(0 of 8 rows)" in page.text
+
+
+def test_losses_have_a_minus_sign(tmp_path):
+    def edit(value):
+        value["evaluations"][-1]["paired"]["difference"] = -0.13 * value["evaluations"][2]["overall"]["mrr"]
+
+    text = Page.read(write_report(edited_run(tmp_path / "run", edit), tmp_path / "out")).text
+    assert "over gamma (−13.0 %)" in text
+
+
+def test_the_row_with_the_highest_mrr_is_named_and_tested(tmp_path):
+    """The report is about the last method; of these few queries, the mean has a higher MRR."""
+    valid, test = simulated.packed("valid"), simulated.packed("test")
+    run = quick_run(tmp_path / "run", valid, test, ("mean", "greedy"))
+    page = Page.read(write_report(run, tmp_path / "out"))
+    comparison = comparison_of(run)
+    mrr = {evaluation.name: evaluation.overall.mrr for evaluation in comparison.evaluations}
+    assert max(mrr, key=mrr.__getitem__) == "mean"
+    mean, greedy = (1 / comparison.weights[name].answer_ranks(test).realistic for name in ("mean", "greedy"))
+    p = paired_test(mean, greedy, test.queries.triple, reference="greedy").p_value
+    more = f"{mrr['mean']:.4f}, {mrr['mean'] - mrr['greedy']:.4f} above greedy"
+    assert f"The highest MRR in the table is that of mean: {more}; a paired test" in page.text
+    assert f"(p = {p:.2g})" in page.text.split("The highest MRR")[1].split("test MRR of")[0]
+
+
+def test_nothing_is_said_where_the_ensemble_has_the_highest_mrr(tmp_path):
+    def edit(value):
+        value["evaluations"][-1]["overall"]["mrr"] = 0.999
+
+    assert "The highest MRR" not in Page.read(write_report(edited_run(tmp_path / "run", edit), tmp_path / "out")).text
+    assert highest_sentence(None, "dsc") == ""
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "said"),
+    [
+        (0.0007, 0.6, "0.9635, 0.0007 above dsc; a paired test cannot tell the two apart (p = 0.6)."),
+        (0.00002, 0.05, "0.9635, less than 0.0001 above dsc; a paired test cannot tell the two apart (p = 0.05)."),
+        (0.01, 0.001, "0.9635, 0.0100 above dsc; a paired test tells the two apart (p = 0.001), but the row was picked "
+         "on the queries it is tested on."),
+    ],
+)  # fmt: skip
+def test_whether_the_highest_row_can_be_told_from_the_ensemble(difference, p, said):
+    paired = PairedTest("dsc", difference, Interval(0.0, 0.1), p, False)
+    text = highest_sentence(Highest("dsc:input=rank,regularise=none", 0.9635, paired), "dsc")
+    assert text == f"The highest MRR in the table is that of dsc (input=rank, regularise=none): {said}"
+
+
+def hostile(split):
+    packed = simulated.packed(split)
+    relations = (HOSTILE, "\"' onmouseover='x", "$x_1$ & <b>", '关系 id="x" #0072b2')
+    models = ("<img src=x>", "beta&amp;", "ga'mma\"")
+    return replace(
+        packed, relations=relations, models=models, provenance=replace(packed.provenance, dataset="</title><script>")
+    )
+
+
+def test_labels_are_text_whatever_they_hold(tmp_path):
+    run = quick_run(tmp_path / "run", hostile("valid"), hostile("test"))
+    path = write_report(run, tmp_path / "out")
+    content, page = path.read_text(), Page.read(path)
+    assert content.count("<script>") == 2  # the page's own
+    assert "<b>" not in content.split("All relations, both directions")[1].split("</table>")[0]
+    assert not any(tag.name == "img" or "onmouseover" in tag.attributes for tag in page.tags)
+    rows = page.tables["All relations, both directions"][1:]
+    assert {row[0] for row in rows} == set(hostile("test").relations)
+    assert '关系 id="x" #0072b2' in page.text.split("All relations")[0]  # in the figure, too
+    for file in (tmp_path / "out" / "figures").glob("*.svg"):
+        ElementTree.fromstring(file.read_text())
+
+
+def with_graph(tmp_path):
+    """A run whose models were trained on a graph that lies in a folder."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "toy").mkdir()
+    names = [(f"e{h}", f"relation {r}", f"e{t}") for h, r, t in rng.integers(0, [9, 4, 9], size=(200, 3))]
+    write_folder(
+        Dataset.from_labels("toy", train=names[:180], valid=names[180:190], test=names[190:]), tmp_path / "toy"
+    )
+    dataset = read_folder(tmp_path / "toy")
+    packs = []
+    for split in ("valid", "test"):
+        packed = simulated.packed(split)
+        provenance = replace(packed.provenance, dataset="toy", fingerprint=dataset.fingerprint)
+        packs.append(replace(packed, provenance=provenance, cardinalities=("1-1", "1-N", "N-N", "N-N")))
+    run = quick_run(tmp_path / "run", *packs)
+    for model in ("alpha", "beta"):
+        records = [
+            {"step": 100 * i, "loss": 3 / i, "mrr": i / 10 if i % 2 else None, "seconds": 2.0 * i} for i in range(1, 5)
+        ]
+        folder = run.path / "models" / model
+        (folder / "trained").mkdir(parents=True)
+        (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        record = {
+            "settings": {"model": "complex", "loss": "1vsall", "lr": 0.125},
+            "result": {"best_mrr": 0.3},
+            "source": str(tmp_path / "toy"),
+        }
+        write_json(folder / "trained" / "model.json", record)
+    return run, dataset
+
+
+def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
+    run, dataset = with_graph(tmp_path)
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert page.tables["How training ended"][1] == ["alpha", "complex", "1vsall", "400", "8", "0.3000"]
+    assert (tmp_path / "out" / "figures" / "training.svg").is_file()
+    assert "lr 0.125" in page.text
+    rows = page.tables["Relations of the graph"][1:]
+    assert [row[0] for row in rows] == list(dataset.relations.labels)
+    assert sum(int(row[2]) for row in rows) == len(dataset.train)
+    classes = page.tables["Test MRR by cardinality class"]
+    assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
+    assert "is not at hand" not in page.text
+
+
+def test_the_graph_is_not_looked_for_in_what_a_killed_relens_left(tmp_path):
+    """A model that had stepped aside is none, whatever is left of it."""
+    run, _ = with_graph(tmp_path)
+    left = run.path / "models" / ".alpha.old" / "trained"
+    left.mkdir(parents=True)
+    (left / "model.json").write_text("{")
+    assert "Relations of the graph" in Page.read(write_report(run, tmp_path / "out")).tables
+
+
+def test_another_graph_of_that_name_is_not_described(tmp_path):
+    run, _ = with_graph(tmp_path)
+    with (tmp_path / "toy" / "train.txt").open("w") as file:
+        file.write("e1\trelation 0\te2\n")
+    (tmp_path / "toy" / "train.txt.gz").unlink()
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert "The data set 'simulated' is not at hand" in page.text
+    assert "Relations of the graph" not in page.tables
+
+
+def test_curves_are_measured_when_asked_for_and_shown_from_then_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves_module, "TRIALS", (3, 4))
+    monkeypatch.setattr("relens.reports.figures.TRIALS", (3, 4))
+    monkeypatch.setattr(curves_module, "cpu_count", lambda: 1)
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    assert "Where each search ended" not in Page.read(write_report(run, tmp_path / "out")).tables
+    measured = Page.read(write_report(run, tmp_path / "out", curves=True))
+    rows = measured.tables["Where each search ended"][1:]
+    assert [row[0] for row in rows[-2:]] == ["dsc, tpe, 2 workers (replayed)", "dsc, tpe, 5 workers (replayed)"]
+    assert "computed from the trial times recorded with one worker" in " ".join(measured.text.split())
+    assert Page.read(write_report(run, tmp_path / "out")).tables["Where each search ended"][1:] == rows
+    assert (tmp_path / "out" / "figures" / "curves.png").is_file()
+
+
+def test_five_hundred_rows_fit_a_small_page(tmp_path):
+    sizes = tuple(np.maximum(1, 60 // np.arange(1, 251)).tolist())
+    simulation = Simulation(("a", "b", "c", "d", "e", "f"), sizes, 40, level=(1.2, 1.0), skill=0.8, agreement=0.3)
+    packs = [simulation.packed(split, gaps=False) for split in ("valid", "test")]
+    run = quick_run(tmp_path / "run", *packs, specs=("simple:input=rank", "dsc:input=rank,regularise=none"))
+    path = write_report(run, tmp_path / "out")
+    assert path.stat().st_size < 1_000_000
+    page = Page.read(path)
+    assert len(page.tables["All relations, both directions"]) == 501
+    assert "scroll tall" in page.with_attribute("class")
+    assert "All 500 rows are in the box above: scroll inside it, or search." in page.text
+    assert "the figure shows the 40 largest of 250" in page.text
+
+
+def test_nothing_but_a_report_is_replaced(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("<p>mine")
+    with pytest.raises(
+        InputError, match="exists and holds no report: choose another folder with -o, or empty it first"
+    ):
+        write_report(run, tmp_path / "mine")
+    assert (tmp_path / "mine" / "index.html").read_text() == "<p>mine"
+    (tmp_path / "empty").mkdir()
+    first = write_report(run, tmp_path / "empty").read_bytes()
+    assert write_report(run, tmp_path / "empty").read_bytes() == first
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_the_extra_the_report_says_what_to_install(tiny_run, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"the report needs an optional dependency: pip install .*\[report\]'"):
+        write_report(Run.open(tiny_run), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(MissingExtraError, match=r"\[report\]"):
+        check_extra()
+
+
+def test_with_the_extra_there_is_nothing_to_say():
+    check_extra()

@@ -1,0 +1,193 @@
+"""Runs: directories that appear whole and say what they are."""
+
+import json
+
+import pytest
+
+from relens.errors import InputError, RanksError, WeightsError
+from relens.packs.store import save_pack
+from relens.runs import Run
+from tests.random_packs import assert_same, scored
+
+
+def test_a_created_run_is_opened_again(tmp_path):
+    Run.create(tmp_path / "r", "toy")
+    run = Run.open(tmp_path / "r")
+    assert (run.name, run.dataset, run.path) == ("r", "toy", tmp_path / "r")
+    assert json.loads((tmp_path / "r" / "run.json").read_text()) == {
+        "format": 1, "kind": "relens run", "name": "r", "dataset": "toy",
+    }  # fmt: skip
+
+
+def test_ranks_weights_and_evaluations_have_their_places(tmp_path):
+    run = Run.create(tmp_path, "toy", name="first")
+    assert not run.has_ranks("valid")
+    save_pack(scored(), run.ranks_path("valid"))
+    assert run.has_ranks("valid")
+    assert_same(run.ranks("valid"), scored())
+    assert run.weights_names() == []
+    for name in ("dsc", "Mean+2"):
+        run.weights_path(name).parent.mkdir(exist_ok=True)
+        run.weights_path(name).write_text("{}")
+    (tmp_path / "weights" / ".hidden.json").write_text("{}")
+    assert run.weights_names() == ["Mean+2", "dsc"]
+    assert run.evaluation_path("dsc", "test") == tmp_path / "evaluations" / "dsc-test.json"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "ä", "x" * 101, "a b"])
+def test_unsafe_names_are_refused(tmp_path, name):
+    run = Run.create(tmp_path, "toy")
+    with pytest.raises(WeightsError, match="cannot name weights or an evaluation: expected 1 to 100 letters"):
+        run.weights_path(name)
+    with pytest.raises(WeightsError, match="cannot name weights"):
+        run.evaluation_path(name, "test")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is not a run: it has no run.json. Make one with `relens run DATASET`, .* `relens ranks import"),
+        ("{", "is not readable JSON"),
+        ('{"kind": "relens packed ranks"}', "is not a run: its run.json does not describe one"),
+        ('{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}', "has format version 7, this relens reads"),
+    ],
+)
+def test_other_directories_are_not_runs(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        Run.open(tmp_path)
+
+
+def test_errors_name_what_is_missing(tmp_path):
+    with pytest.raises(InputError, match="nowhere is not a run: it does not exist"):
+        Run.open(tmp_path / "nowhere")
+    with pytest.raises(
+        InputError, match=r"nowhere is not a run: it does not exist\. Make one with `relens run DATASET`"
+    ):
+        Run.open(tmp_path / "no" / "nowhere")
+    Run.create(tmp_path / "patterns", "toy")
+    (tmp_path / "patternz").mkdir()
+    with pytest.raises(InputError, match=rf"pattern is not .* exist\. Did you mean {tmp_path}/patterns\? Make one"):
+        Run.open(tmp_path / "pattern")
+    run = Run.create(tmp_path / "r", "toy")
+    with pytest.raises(RanksError, match=r"has no ranks of test \(present: none\)"):
+        run.ranks("test")
+    with pytest.raises(InputError, match=r"unknown split 'tset'; did you mean 'test'\?"):
+        run.ranks("tset")
+    with pytest.raises(InputError, match="r is a run already"):
+        Run.create(tmp_path / "r", "toy")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    with pytest.raises(InputError, match="full exists and is not a run: choose another directory"):
+        Run.create(tmp_path / "full", "toy")
+
+
+def receive_then_fail(path, failure, split=None) -> None:
+    with Run.receive_ranks(path, "toy", split, force=True) as stores:
+        save_pack(scored(1), stores / "valid")
+        raise failure
+
+
+def test_received_ranks_appear_with_their_run(tmp_path):
+    with Run.receive_ranks(tmp_path / "r", "toy") as stores:
+        save_pack(scored(0), stores / "valid")
+        save_pack(scored(1), stores / "test")
+        assert not (tmp_path / "r").exists()
+    run = Run.open(tmp_path / "r")
+    assert run.dataset == "toy"
+    assert_same(run.ranks("test"), scored(1))
+    with (
+        pytest.raises(RanksError, match="r already has ranks of valid and test: give --force"),
+        Run.receive_ranks(run.path, "x"),
+    ):
+        pass
+    with Run.receive_ranks(run.path, "other", force=True) as stores:
+        save_pack(scored(2), stores / "valid")
+    assert Run.open(run.path).dataset == "other"
+    assert not run.has_ranks("test")
+
+
+def test_one_split_is_received_beside_the_other(tmp_path):
+    for seed, split in enumerate(("valid", "test")):
+        with Run.receive_ranks(tmp_path / "r", "toy", split) as stores:
+            save_pack(scored(seed), stores / split)
+    run = Run.open(tmp_path / "r")
+    assert_same(run.ranks("valid"), scored(0))
+    assert_same(run.ranks("test"), scored(1))
+
+
+def test_an_interrupted_import_leaves_no_run_and_no_other_ranks(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        receive_then_fail(tmp_path / "r", KeyboardInterrupt())
+    assert not list(tmp_path.iterdir())
+    run = Run.create(tmp_path / "r", "toy")
+    save_pack(scored(0), run.ranks_path("valid"))
+    with pytest.raises(KeyboardInterrupt):
+        receive_then_fail(tmp_path / "r", KeyboardInterrupt())
+    assert_same(run.ranks("valid"), scored(0))
+    assert sorted(path.name for path in run.path.iterdir()) == [".lock", "ranks", "run.json"]
+
+
+def test_what_a_killed_relens_left_is_no_obstacle_to_a_new_run(tmp_path):
+    """The tests of the pipeline kill one for real."""
+    for path in (tmp_path / "made", tmp_path / "received"):
+        path.mkdir()
+        (path / ".run.json.ab12cd34.part").write_text("{")
+        (path / ".lock").write_text("4711")
+    with Run.create(tmp_path / "made", "toy").held():
+        assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [".lock", "run.json"]
+    with Run.receive_ranks(tmp_path / "received", "toy") as stores:
+        save_pack(scored(), stores / "valid")
+    assert_same(Run.open(tmp_path / "received").ranks("valid"), scored())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".bashrc").touch()
+    with pytest.raises(InputError, match="other exists and is not a run"):
+        Run.create(tmp_path / "other", "toy")
+
+
+def receive_beside(path, another) -> None:
+    with Run.receive_ranks(path, "toy") as stores:
+        save_pack(scored(), stores / "valid")
+        another()
+
+
+def test_received_ranks_replace_no_run_that_was_made_in_the_meantime(tmp_path):
+    with pytest.raises(InputError, match="r is a run already"):
+        receive_beside(tmp_path / "r", lambda: Run.create(tmp_path / "r", "other"))
+    assert Run.open(tmp_path / "r").dataset == "other"
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_models_are_those_that_can_be_asked_for_by_name(tmp_path):
+    """A folder that once stepped aside for another is none."""
+    run = Run.create(tmp_path / "r", "toy")
+    for name in ("rotate", "conve", ".conve.old", "half"):
+        (run.path / "models" / name).mkdir(parents=True)
+        if name != "half":
+            (run.path / "models" / name / "trained").mkdir()
+    assert run.model_names() == ["conve", "rotate"]
+
+
+def test_a_run_that_is_held_receives_no_ranks_and_loses_only_left_overs(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    run = Run.create(tmp_path / "r", "toy")
+    save_pack(scored(), run.ranks_path("valid"))
+    folders = ("models", "ranks", "weights", "evaluations", "stages")
+    for folder in folders:
+        (run.path / folder).mkdir(exist_ok=True)
+        (run.path / folder / ".x.json.ab12cd34.part").touch()
+    with run.held() as held:
+        assert held == run
+        assert not list(run.path.rglob("*.part"))
+        with (
+            pytest.raises(InputError, match="r is in use by another relens"),
+            Run.receive_ranks(run.path, "toy", force=True),
+        ):
+            pass
+        with run.replace_ranks("other", force=True) as stores:
+            save_pack(scored(1), stores / "test")
+    assert Run.open(run.path).dataset == "other"
+    assert not run.has_ranks("valid")
+    with pytest.raises(RanksError, match="already has ranks of test"), Run.receive_ranks(run.path, "toy"):
+        pass

@@ -1,0 +1,183 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from relens.models import MODELS
+from relens.training.log import LOG, LogRecord, read_log
+from relens.training.loop import new_model, optimise
+from tests.training.graphs import (
+    N_ENTITIES,
+    N_RELATIONS,
+    TrainMRR,
+    random_triples,
+    shifted_triples,
+    small_settings,
+)
+
+TRIPLES = random_triples()
+
+
+def model_of(settings, triples=TRIPLES):
+    return new_model(settings, triples, N_ENTITIES, N_RELATIONS)
+
+
+class Scripted:
+    """A validation that returns given values and remembers the parameters it saw."""
+
+    def __init__(self, *mrrs: float) -> None:
+        self.mrrs, self.seen = list(mrrs), []
+
+    def __call__(self, model) -> float:
+        self.seen.append(model.entity.detach().clone())
+        return self.mrrs[len(self.seen) - 1]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_learns_a_tiny_graph_by_heart(model) -> None:
+    triples = shifted_triples()
+    settings = small_settings(model, "steps=400", "validate_every=50", "stop_after=3")
+    trained = model_of(settings, triples)
+    validate = TrainMRR(triples)
+    assert validate(trained) < 0.8
+    result = optimise(trained, triples, settings, validate=validate)
+    assert result.best_mrr == validate(trained)
+    assert result.best_mrr > 0.95
+
+
+def test_the_best_parameters_are_kept() -> None:
+    settings = small_settings("complex", "steps=80")
+    trained, validate = model_of(settings), Scripted(0.1, 0.4, 0.3, 0.2)
+    result = optimise(trained, TRIPLES, settings, validate=validate)
+    assert (result.best_step, result.best_mrr, result.step, result.ending) == (40, 0.4, 80, "steps")
+    assert torch.equal(trained.entity, validate.seen[1])
+
+
+def test_stalled_validation_ends_the_run() -> None:
+    settings = small_settings("complex", "steps=1000", "stop_after=3")
+    validate = Scripted(0.1, 0.4, 0.4, 0.39, 0.4, 0.9)
+    result = optimise(model_of(settings), TRIPLES, settings, validate=validate)
+    assert (result.ending, result.step, result.best_step) == ("stopped early", 100, 40)
+
+
+def test_the_last_step_is_validated() -> None:
+    settings = small_settings("complex", "steps=25")
+    result = optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2))
+    assert (result.step, result.best_step) == (25, 25)
+
+
+def test_divergence_keeps_the_best_and_says_so(caplog) -> None:
+    settings = small_settings("complex", "steps=100", "log_every=5")
+    trained, validate = model_of(settings), Scripted(0.3)
+    seen: list[LogRecord] = []
+
+    def poison(record: LogRecord) -> None:
+        seen.append(record)
+        if record.step == 25:
+            with torch.no_grad():
+                trained.entity.fill_(torch.nan)
+
+    with caplog.at_level(logging.WARNING):
+        result = optimise(trained, TRIPLES, settings, validate=validate, log=poison)
+    assert (result.ending, result.step, result.best_step) == ("diverged", 30, 20)
+    assert torch.equal(trained.entity, validate.seen[0])
+    assert seen[-1].loss is None
+    assert "no finite number by step 30; the model keeps its parameters of step 20" in caplog.text
+
+
+def test_divergence_before_any_validation_keeps_the_beginning() -> None:
+    settings = small_settings("complex", "steps=100", "log_every=5")
+    trained = model_of(settings)
+    beginning = trained.entity.detach().clone()
+
+    def poison(record: LogRecord) -> None:
+        with torch.no_grad():
+            trained.entity.fill_(torch.nan)
+
+    result = optimise(trained, TRIPLES, settings, validate=Scripted(), log=poison)
+    assert (result.ending, result.best_step, result.best_mrr) == ("diverged", 0, None)
+    assert torch.equal(trained.entity, beginning)
+
+
+def test_records_are_handed_over_and_written(tmp_path) -> None:
+    settings = small_settings("transe", "steps=40", "log_every=10", "schedule=linear", "hold=0.5")
+    seen: list[LogRecord] = []
+    optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2), log=seen.append, folder=tmp_path)
+    assert [record.step for record in seen] == [10, 20, 30, 40]
+    assert [record.mrr for record in seen] == [None, 0.1, None, 0.2]
+    assert [record.lr for record in seen] == pytest.approx([0.02, 0.02, 0.011, 0.001])
+    assert all(record.loss > 0 and record.examples_per_second > 0 for record in seen)
+    assert seen[0].seconds < seen[-1].seconds
+    written = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert written == read_log(tmp_path / LOG) == [record.__dict__ for record in seen]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_seed_gives_the_same_parameters_and_another_seed_others(model) -> None:
+    def parameters(*changes: str) -> dict[str, torch.Tensor]:
+        settings = small_settings(model, "steps=20", "dropout=0.1", *changes)
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        return trained.state_dict()
+
+    first, again, other = parameters(), parameters(), parameters("seed=1")
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["entity"], other["entity"])
+
+
+def test_the_same_parameters_on_two_threads() -> None:
+    def parameters() -> torch.Tensor:
+        settings = small_settings("transe", "steps=20", "dim=512", "batch=64", "negatives=64", "pool_rows=1")
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        return trained.entity
+
+    torch.set_num_threads(2)
+    try:
+        assert torch.equal(parameters(), parameters())
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_training_leaves_the_process_as_it_was() -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    settings = small_settings("conve", "steps=20")
+    optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_optimiser_forgets_at_milestones() -> None:
+    def parameters(*changes: str) -> torch.Tensor:
+        settings = small_settings("transe", "steps=20", "schedule=steps", "factor=1.0", *changes)
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        return trained.entity
+
+    assert not torch.equal(parameters("milestones=[10]"), parameters("milestones=[100]"))
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
+def test_features_are_read_and_never_trained(tmp_path, optimiser) -> None:
+    path = tmp_path / "features.npy"
+    given = np.random.default_rng(0).normal(size=(N_ENTITIES, 6)).astype(np.float32)
+    np.save(path, given)
+    settings = small_settings("stargraph", f"features={path}", "steps=200", "lr=0.02", f"optimiser={optimiser}")
+    triples = shifted_triples()
+    trained = model_of(settings, triples)
+    before, validate = trained.linear.weight.detach().clone(), TrainMRR(triples)
+    assert optimise(trained, triples, settings, validate=validate).best_mrr > 0.6
+    assert torch.equal(trained.entity, torch.from_numpy(given))
+    assert not torch.equal(trained.linear.weight, before)
+
+
+def test_inputs_are_not_changed() -> None:
+    triples = TRIPLES.copy()
+    triples.setflags(write=False)
+    settings = small_settings("compgcn", "steps=20")
+    optimise(model_of(settings, triples), triples, settings, validate=Scripted(0.1))
+    assert np.array_equal(triples, TRIPLES)
