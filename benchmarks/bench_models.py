@@ -27,10 +27,11 @@ from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import PackedBlock, join_blocks, pack_scores
 from relens.packs.simulation import BLOCK, Simulation
 from relens.packs.store import PackWriter, load_pack, n_bytes
+from relens.records import Provenance
 
 PAPER: dict[str, Any] = {"method": "dsc", "input": "rank", "regularise": "none"}
 FAMILIES = 6

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 import relens
-from relens.data.known_answers import KnownAnswers
 from relens.importers.scorers import pack_scorers
 from relens.packs.export import ModelScorer
 from relens.ranking.validation import mean_reciprocal_rank
@@ -39,7 +38,7 @@ class Frequency:
 def train_complex(dataset: relens.Dataset) -> ModelScorer:
     """Train one of relens' own models, shortly."""
     settings = resolve(dataset.name, "complex", "demo", ["steps=300", "validate_every=300"])
-    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
+    known = dataset.known_answers
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations))
     valid = dataset.queries("valid")
     optimise(model, dataset.train, settings, validate=lambda model: mean_reciprocal_rank(model, valid, known))

@@ -7,9 +7,10 @@ import numpy as np
 
 from relens.data.queries import Queries
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import pack_scores
 from relens.packs.store import assemble
+from relens.records import Provenance
 
 ARRAYS = ("answer", "n_candidates", "always_ahead", "offsets", "contested", "gaps", "gap_scales")
 

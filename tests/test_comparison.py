@@ -13,9 +13,10 @@ from relens.data.queries import Queries
 from relens.ensemble.search import SearchSettings, search
 from relens.errors import InputError, RanksError, install_hint
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
+from relens.records import Provenance
 from tests import simulated
 
 CANDIDATES = 6

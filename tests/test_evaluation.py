@@ -15,8 +15,9 @@ from relens.data.grouping import Grouping
 from relens.data.queries import Queries
 from relens.errors import InputError, RanksError
 from relens.evaluation import Evaluation, Metrics, evaluate_ranks, relation_spread
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
+from relens.records import Provenance
 from relens.significance import bootstrap_interval
 from tests.oracles import tie_rules
 

@@ -13,7 +13,15 @@ import relens
 
 ROOT = Path(relens.__file__).parent
 STAGES = (
-    {"relens", "relens.errors", "relens.files", "relens.progress", "relens.seeding"},
+    {
+        "relens",
+        "relens.errors",
+        "relens.files",
+        "relens.progress",
+        "relens.records",
+        "relens.registry",
+        "relens.seeding",
+    },
     {"relens.data"},
     {"relens.models"},
     {"relens.ranking"},

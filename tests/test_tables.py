@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relens.errors import InputError
 from relens.evaluation import Evaluation, Metrics
-from relens.packs.pack import Provenance
+from relens.records import Provenance
 from relens.significance import Interval, PairedTest
 from relens.tables import Column, Row, Table, breakdown_table, comparison_table, evaluation_table, spread_table
 from relens.tables.table import wrapped

@@ -15,8 +15,8 @@ from relens.evaluation import Evaluation, evaluate, evaluate_ranks, model_ranks,
 from relens.packs.pack import PackedRanks
 from relens.packs.store import check_pair
 from relens.progress import SILENT, Progress
+from relens.records import COMPARISON
 
-KIND, FORMAT = "relens comparison", 1
 DEFAULT_SPECS = (
     "mean",
     "mrr-mean",
@@ -53,9 +53,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the per-query ranks as plain JSON values."""
-        return {
-            "kind": KIND,
-            "format": FORMAT,
+        values = {
             "best_single": self.best_single,
             "evaluations": [evaluation.to_json() for evaluation in self.evaluations],
             "weights": {name: weights.to_json() for name, weights in self.weights.items()},
@@ -63,15 +61,12 @@ class Comparison:
             "notes": list(self.notes),
             "ranks": self.ranks,
         }
+        return COMPARISON.stamp(values)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Comparison":
         """Rebuild a comparison from ``to_json``'s result."""
-        if value.get("kind") != KIND or value.get("format") != FORMAT:
-            raise InputError(
-                f"expected {KIND!r} of format {FORMAT}, found {value.get('kind')!r} of format {value.get('format')!r}: "
-                f"compare again with `relens run` or `relens report`"
-            )
+        COMPARISON.check(value, "the comparison")
         return cls(
             best_single=value["best_single"],
             evaluations=tuple(Evaluation.from_json(entry) for entry in value["evaluations"]),

@@ -7,19 +7,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from relens import __version__
 from relens.data.grouping import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble import objective
 from relens.ensemble.grid import vertices
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError
-from relens.packs.pack import TIE_RULE, PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks, hits, mean_rank, mrr
+from relens.records import EVALUATION, TIE_RULE, Provenance
 from relens.significance import Interval, PairedTest, bootstrap_interval, paired_test
-
-KIND = "relens evaluation"
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -89,12 +86,9 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """Return all but the per-query ranks as plain JSON values."""
         parts = ("by_direction", "by_relation", "by_group", "by_cardinality")
-        return {
-            "kind": KIND,
-            "format": FORMAT,
-            "relens": __version__,
+        values = {
             "name": self.name,
-            "provenance": {**asdict(self.provenance), "filter_splits": list(self.provenance.filter_splits)},
+            "provenance": self.provenance.to_json(),
             "tie_rule": TIE_RULE,
             "grouping": self.grouping,
             "seed": self.seed,
@@ -105,31 +99,28 @@ class Evaluation:
             "interval": list(self.interval),
             "paired": None if self.paired is None else {**asdict(self.paired), "interval": list(self.paired.interval)},
         }
+        return EVALUATION.stamp(values)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild an evaluation from ``to_json``'s result, without the per-query ranks."""
-        for key, expected in (("kind", KIND), ("format", FORMAT), ("tie_rule", TIE_RULE)):
-            if value.get(key) != expected:
-                raise InputError(
-                    f"not an evaluation this version of relens reads: {key} is {value.get(key)!r}, expected "
-                    f"{expected!r}. Run `relens evaluate` again to write a new one."
-                )
-        try:
+        EVALUATION.check(value, "the evaluation")
+        if value.get("tie_rule") != TIE_RULE:
+            raise InputError(
+                f"the evaluation has the tie rule {value.get('tie_rule')!r}, expected {TIE_RULE!r}. {EVALUATION.remedy}"
+            )
+        with EVALUATION.parsing("the evaluation"):
             return cls._from_json(value)
-        except (KeyError, TypeError, AttributeError) as error:
-            message = f"damaged evaluation ({error}). Run `relens evaluate` again to write a new one."
-            raise InputError(message) from error
 
     @classmethod
     def _from_json(cls, value: Mapping[str, Any]) -> Self:
         def metrics_of(part: str) -> dict[str, Metrics]:
             return {label: Metrics(**metrics) for label, metrics in value[part].items()}
 
-        provenance, paired = value["provenance"], value["paired"]
+        paired = value["paired"]
         return cls(
             name=value["name"],
-            provenance=Provenance(**{**provenance, "filter_splits": tuple(provenance["filter_splits"])}),
+            provenance=Provenance.from_json(value["provenance"]),
             grouping=value["grouping"],
             seed=value["seed"],
             resamples=value["resamples"],

@@ -9,14 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from relens.data.dataset import SPLITS
+from relens.data.queries import SPLITS
 from relens.errors import InputError, RanksError, WeightsError, nearest
-from relens.files import LOCK, is_left_over, locked, read_json, remove_left_overs, whole_folder, write_json
+from relens.files import LOCK, is_left_over, locked, remove_left_overs, whole_folder, write_json
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
+from relens.records import RANKED_BY, RUN
 
-FORMAT = 1
-KIND = "relens run"
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
@@ -58,15 +57,9 @@ class Run:
         if not (path / RECORD).is_file():
             found = "has no run.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
             raise InputError(f"{path} is not a run: it {found}. {_beside(path)}{_MAKERS}")
-        record = read_json(path / RECORD, "run record")
-        if record.get("kind") != KIND or not {"name", "dataset"} <= record.keys():
-            raise InputError(f"{path} is not a run: its {RECORD} does not describe one. {_MAKERS}")
-        if record.get("format") != FORMAT:
-            raise InputError(
-                f"{path} has format version {record.get('format')}, this relens reads version {FORMAT}: "
-                f"use the relens that made it, or make a new run."
-            )
-        return cls(path, str(record["name"]), str(record["dataset"]))
+        record = RUN.read(path / RECORD)
+        with RUN.parsing(str(path / RECORD)):
+            return cls(path, str(record["name"]), str(record["dataset"]))
 
     @contextmanager
     def held(self) -> Iterator[Self]:
@@ -136,7 +129,7 @@ class Run:
     def made_by(self) -> dict[str, Any] | None:
         """Return what made the ranks: ``device``, and digests of the ``models`` by name; None for imported ranks."""
         path = self.path / "ranks" / MADE_BY
-        return read_json(path, "record of ranks") if path.is_file() else None
+        return RANKED_BY.read(path) if path.is_file() else None
 
     def default_weights(self, name: str | None = None) -> Path:
         """Return the file of the weights of that name; without one those of ``dsc``, or the only ones there are."""
@@ -174,8 +167,8 @@ class Run:
         self.ranks_path(split)
         return self.path / "evaluations" / f"{_checked_name(name)}-{split}.json"
 
-    def _record(self) -> dict[str, str | int]:
-        return {"format": FORMAT, "kind": KIND, "name": self.name, "dataset": self.dataset}
+    def _record(self) -> dict[str, Any]:
+        return RUN.stamp({"name": self.name, "dataset": self.dataset})
 
 
 def _check_vacant(path: Path) -> None:

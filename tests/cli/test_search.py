@@ -16,9 +16,10 @@ from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
+from relens.records import Provenance
 from tests import simulated
 from tests.cli.commands import Outcome, fail, relens, relens_process, succeed
 from tests.clusters.clusters import start

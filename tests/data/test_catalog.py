@@ -22,8 +22,8 @@ from relens.data.catalog import (
     load_entry,
     locate,
 )
+from relens.data.checks import describe
 from relens.data.dataset import Dataset, read_folder, write_folder
-from relens.data.statistics import describe
 from relens.errors import DatasetError, InputError, RelensError
 from relens.progress import SILENT
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.data.dataset import SPLITS, Dataset, Vocabulary, read_folder, write_folder
+from relens.data.dataset import Dataset, Vocabulary, read_folder, write_folder
+from relens.data.queries import SPLITS
 from relens.errors import DatasetError
 
 TRAIN = [("b", "likes", "a"), ("a", "likes", "c"), ("c", "knows", "b")]

@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 
 from relens.cli.data import data
 from relens.data.catalog import CATALOG, load_dataset, locate
+from relens.data.checks import describe
 from relens.data.dataset import Dataset
 from relens.data.patterns import PATTERN_OF, patterns
-from relens.data.statistics import cardinality_classes, describe
+from relens.data.statistics import cardinality_classes
 from relens.errors import DatasetError
 
 Pairs = set[tuple[str, str]]

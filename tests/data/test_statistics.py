@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relens.data.checks import describe
 from relens.data.dataset import Dataset
-from relens.data.statistics import cardinality_classes, describe
+from relens.data.statistics import cardinality_classes
 
 N_RELATIONS = 4
 triple = st.tuples(st.integers(0, 5), st.integers(0, N_RELATIONS - 1), st.integers(0, 5))

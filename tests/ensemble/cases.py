@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from relens.data.queries import Queries
 from relens.ensemble.pairs import Pairs
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import MAX_GAP, pack_ranks, pack_scores
 from relens.packs.store import assemble
+from relens.records import Provenance
 from tests import oracles, strategies
 
 NAMES = ("rank", "log", "sqrt", "rrf", "score")

@@ -12,7 +12,7 @@ from relens.ensemble.objective import answer_ranks
 from relens.ensemble.search import search
 from relens.ensemble.weights import FORMAT, KIND, EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError
-from relens.packs.pack import Provenance
+from relens.records import Provenance
 from tests.ensemble.cases import queries_of, random_case, without_gaps
 
 RELATIONS = ("likes", "né", "knows")

@@ -12,9 +12,9 @@ from relens.errors import InputError, RanksError
 from relens.importers import dense as dense_module
 from relens.importers.dense import Dense, Matrix, pack_dense
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import Provenance
 from relens.packs.packing import pack_ranks, pack_scores, rerank
 from relens.packs.store import assemble
+from relens.records import Provenance
 from tests import strategies
 from tests.random_packs import assert_same
 

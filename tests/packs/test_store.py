@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from relens.errors import InputError, RanksError, RelensError
 from relens.packs import store
-from relens.packs.pack import Provenance
 from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import PackWriter, assemble, check_pair, load_pack, save_pack
+from relens.records import Provenance
 from tests import strategies
 from tests.random_packs import assert_same, header_of, scored
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.data.candidates import Candidates
 from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load_dataset, load_entry, locate
+from relens.data.checks import describe
 from relens.data.negatives import write_sampled
-from relens.data.statistics import describe
 
 PIPED_WIDTH = 160
 TEXT_COLUMNS = ("data set", "where", "what", "class", "relation")

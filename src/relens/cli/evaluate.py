@@ -19,6 +19,7 @@ from relens.cli.options import (
     show,
 )
 from relens.data.grouping import Grouping
+from relens.data.queries import EVALUATED
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation, evaluate_ranks, model_ranks
@@ -32,9 +33,7 @@ from relens.tables import breakdown_table, evaluation_table
 @run_argument
 @click.option("--weights", "name", help="Weights of the run to evaluate.  [default: the only ones there are]")
 @click.option("--model", help="Evaluate this model alone instead of weights.")
-@click.option(
-    "--split", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Where to evaluate."
-)
+@click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Where to evaluate.")
 @click.option(
     "--by", type=click.Choice(["relation", "group", "direction", "cardinality"]), multiple=True,
     help="Add a table part by part; may be given several times.",

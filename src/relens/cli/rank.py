@@ -9,6 +9,7 @@ from relens.cli.device import device_option, pick_device
 from relens.cli.options import hold, json_option, models_option, run_argument
 from relens.data.candidate_files import with_candidates
 from relens.data.catalog import load_dataset
+from relens.data.queries import EVALUATED
 from relens.errors import InputError
 from relens.ranking.answer_ranks import mrr
 
@@ -60,10 +61,7 @@ def rank(
     if into is not None:
         run = click.get_current_context().with_resource(open_or_create(into, dataset).held())
     rank_models(run, dataset, trained, device=chosen, gaps=gaps, force=force, progress=TerminalProgress())
-    found = {
-        split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names}
-        for split in ("valid", "test")
-    }
+    found = {split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names} for split in EVALUATED}
     if as_json:
         emit_json({"run": str(run.path), "candidates": run.ranks("test").provenance.candidates, "mrr": found})
         return

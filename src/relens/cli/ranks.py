@@ -16,13 +16,13 @@ from relens.cli.options import jobs_option, json_option, models_option, run_argu
 from relens.cli.ranks_report import report
 from relens.data import catalog
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS
+from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text
 from relens.importers.authors import Form, read_authors
 from relens.importers.dense import Dense, Kind, check_shapes, pack_dense
-from relens.importers.model_files import SPLITS, check_models
+from relens.importers.model_files import check_models
 from relens.importers.pykeen import Missing, PykeenFolder
 from relens.importers.scorers import pack_scorers
 from relens.importers.scores import ArrayOptions, read_arrays, read_scores
@@ -142,7 +142,7 @@ def import_(
 @ranks.command()
 @click.argument("arrays", metavar="NAME=FILE.npy...", nargs=-1, required=True)
 @run_option
-@click.option("--split", type=click.Choice(SPLITS), required=True)
+@click.option("--split", type=click.Choice(EVALUATED), required=True)
 @click.option("--queries", "query_file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Lines anchor TAB relation TAB direction TAB answer, or a .npy of ids.")  # fmt: skip
 @click.option("--scores", "kind", flag_value="scores", default="scores", help="Files hold scores: higher is better.")
@@ -171,7 +171,7 @@ def pack(
     as_json: bool,
 ) -> None:
     """Pack arrays (queries, entities) of one split, one NAME=FILE.npy per model, into a run."""
-    other = next(name for name in SPLITS if name != split)
+    other = next(name for name in EVALUATED if name != split)
     options = ArrayOptions(_load(data_name), n_relations, filtered, gaps)
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
@@ -235,7 +235,7 @@ def show_(run_path: Path, jobs: int, as_json: bool) -> None:
 
 @ranks.command()
 @run_argument
-@click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True)
+@click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: stdout]")
 @jobs_option
 @json_option
@@ -284,7 +284,7 @@ def reduce(run_path: Path, output: Path, keep: int, sample: int, models: list[st
     the hindmost are represented by a sample. `relens ranks expand` makes a run of it.
     """
     run = Run.open(run_path)
-    splits = {split: run.ranks(split) for split in SPLITS if run.has_ranks(split)}
+    splits = {split: run.ranks(split) for split in EVALUATED if run.has_ranks(split)}
     if not splits:
         raise RanksError(f"{run_path} has no ranks yet: add them with `relens rank` or `relens ranks import`.")
     if models:

@@ -9,11 +9,12 @@ import numpy as np
 
 from relens.cli.options import show
 from relens.data.grouping import Grouping
+from relens.data.queries import EVALUATED
 from relens.ensemble.baselines import model_mrrs
 from relens.errors import RanksError
-from relens.importers.model_files import SPLITS
-from relens.packs.pack import TIE_RULE, PackedRanks
+from relens.packs.pack import PackedRanks
 from relens.packs.store import n_bytes
+from relens.records import TIE_RULE
 from relens.runs import Run
 from relens.tables.table import Column, Row, Table
 
@@ -21,7 +22,7 @@ from relens.tables.table import Column, Row, Table
 def report(run_path: Path, jobs: int, as_json: bool) -> None:
     """Print what packed ranks a run has."""
     run = Run.open(run_path)
-    present = [split for split in SPLITS if run.has_ranks(split)]
+    present = [split for split in EVALUATED if run.has_ranks(split)]
     if not present:
         raise RanksError(f"{run_path} has no ranks yet: add them with `relens ranks import` or `relens ranks pack`.")
     splits = {split: _describe(run.ranks(split), run.ranks_path(split), jobs) for split in present}

@@ -9,6 +9,7 @@ from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import hold, jobs_option, json_option, seed_option
 from relens.comparison import compare
+from relens.data.queries import EVALUATED
 from relens.ensemble.search import SearchSettings
 from relens.errors import InputError
 from relens.packs.simulation import Simulation
@@ -41,7 +42,7 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     )
     note(f"simulating {len(MODELS)} models on {2 * sum(TRIPLES):,} queries a split, {len(TRIPLES)} relations")
     progress = TerminalProgress()
-    packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in ("valid", "test")}
+    packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in EVALUATED}
     with Run.receive_ranks(run_path, DATASET, force=True) as folder:
         for split, ranks in packed.items():
             save_pack(ranks, folder / split)

@@ -10,12 +10,12 @@ import numpy as np
 
 from relens.data.candidates import Candidates, check_candidates
 from relens.data.dataset import Dataset
+from relens.data.queries import EVALUATED
 from relens.errors import DatasetError
-from relens.files import open_npy, read_json, write_json
+from relens.files import open_npy
+from relens.records import CANDIDATES
 
 RECORD = "candidates.json"
-KIND = "relens candidates"
-FORMAT = 1
 
 
 def array_file(split: str) -> str:
@@ -35,42 +35,38 @@ def write_candidates(dataset: Dataset, candidates: Mapping[str, Candidates], fol
         }
         for split, chosen in candidates.items()
     }
-    write_json(folder / RECORD, {"kind": KIND, "format": FORMAT, **_identity(dataset), "splits": about})
+    CANDIDATES.write(folder / RECORD, {**_identity(dataset), "splits": about})
 
 
 def with_candidates(dataset: Dataset, folder: Path) -> Dataset:
     """Return the data set with the candidates that a folder holds; those of other data are refused."""
-    record = read_json(folder / RECORD, "the record of candidates")
-    if record.get("kind") != KIND or record.get("format") != FORMAT:
-        found = f"{record.get('kind')!r}, format {record.get('format')!r}"
-        raise DatasetError(f"{folder / RECORD} says {found}, expected {KIND!r}, format {FORMAT}. {_AGAIN}")
+    record = CANDIDATES.read(folder / RECORD)
     for what, expected in _identity(dataset).items():
         if what != "dataset" and record.get(what) != expected:
             raise DatasetError(
                 f"{folder} has candidates for {record.get('dataset')!r} ({what} {record.get(what)}), not for "
-                f"{dataset.name!r} ({what} {expected}). {_AGAIN}"
+                f"{dataset.name!r} ({what} {expected}). {CANDIDATES.remedy}"
             )
-    try:
+    with CANDIDATES.parsing(str(folder / RECORD)):
         splits = {
             split: Candidates(open_npy(folder / array_file(split)), about["source"], tuple(about["filter_splits"]))
             for split, about in record["splits"].items()
         }
         shapes = {split: tuple(about["shape"]) for split, about in record["splits"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{folder / RECORD} is damaged ({error!r}). {_AGAIN}") from error
-    for split in ("valid", "test"):
+    for split in EVALUATED:
         if split not in splits:
-            raise DatasetError(f"{folder} has no candidates of {split}: expected those of valid and test. {_AGAIN}")
+            raise DatasetError(
+                f"{folder} has no candidates of {split}: expected those of valid and test. {CANDIDATES.remedy}"
+            )
     for split, chosen in splits.items():
         file = folder / array_file(split)
         if chosen.negatives.shape != shapes[split] or chosen.negatives.dtype != np.int32:
             found = f"{chosen.negatives.shape} of {chosen.negatives.dtype}"
-            raise DatasetError(f"{file} has shape {found}, its record says {shapes[split]} of int32. {_AGAIN}")
+            raise DatasetError(
+                f"{file} has shape {found}, its record says {shapes[split]} of int32. {CANDIDATES.remedy}"
+            )
         check_candidates(chosen.negatives, dataset.queries(split), len(dataset.entities), str(file))
     return replace(dataset, candidates=splits)
-
-
-_AGAIN = "Make them again: `relens data sample-negatives DATASET`."
 
 
 def _identity(dataset: Dataset) -> dict[str, Any]:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relens.data.candidate_files import RECORD as CANDIDATES
+from relens.data.candidate_files import RECORD as CANDIDATES_FILE
 from relens.data.candidate_files import with_candidates, write_candidates
-from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
+from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.data.download import download_archive, download_splits
 from relens.data.ogb import is_ogb, read_ogb
 from relens.data.patterns import patterns
+from relens.data.queries import SPLITS
 from relens.errors import DatasetError, RelensError, nearest
-from relens.files import read_json, whole_folder, write_json
+from relens.files import read_json, whole_folder
 from relens.progress import SILENT, Progress
+from relens.records import IMPORTED
 
 RECORD = "imported.json"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -139,7 +141,7 @@ def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = F
     if is_ogb(folder):
         return read_ogb(folder, name, copies=cache_folder() / ".ogb-copies", keep_repeats=keep_repeats)
     dataset = read_folder(folder, name)
-    return with_candidates(dataset, folder) if (folder / CANDIDATES).is_file() else dataset
+    return with_candidates(dataset, folder) if (folder / CANDIDATES_FILE).is_file() else dataset
 
 
 def load_entry(
@@ -222,7 +224,7 @@ def import_folder(folder: Path, name: str, *, force: bool = False) -> Entry:
         write_folder(dataset, aside)
         if dataset.candidates:
             write_candidates(dataset, dataset.candidates, aside)
-        write_json(aside / RECORD, {"counts": dataset.counts, "fingerprint": dataset.fingerprint})
+        IMPORTED.write(aside / RECORD, {"counts": dataset.counts, "fingerprint": dataset.fingerprint})
     return Entry(name, name, dataset.counts, dataset.fingerprint)
 
 

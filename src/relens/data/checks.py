@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset
-from relens.data.statistics import describe
+from relens.data.queries import EVALUATED
+from relens.data.statistics import distinct_rows
 from relens.errors import DatasetError
 
 PURPOSES = {
@@ -39,10 +40,11 @@ def suspicions(dataset: Dataset) -> list[str]:
     facts = describe(dataset)
     found = _header(dataset)
     for split in PURPOSES:
-        n, leaked = len(dataset.splits[split]), _shared(dataset.train, dataset.splits[split])
+        n, leaked = len(dataset.splits[split]), _in_train(dataset, split)
         if leaked:
             found.append(
-                f"{leaked:,} of {n:,} {split} triples are in train, too: who learns them by heart looks good on {split}"
+                f"{leaked:,} of {n:,} {split} triples are in train, too: a model that memorises train will look good "
+                f"on {split}"
             )
     if facts["duplicates"]["within_splits"]:
         found.append(f"{facts['duplicates']['within_splits']:,} triples repeat another one of their split")
@@ -59,6 +61,32 @@ def suspicions(dataset: Dataset) -> list[str]:
     return found
 
 
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Return what there is to know before training, as plain JSON values.
+
+    ``duplicates`` counts rows repeated within a split and triples shared between splits; ``unseen_entities`` the
+    triples of valid and test with an entity that train lacks. Classes of relations are those of train.
+    """
+    per_split = {
+        split: np.bincount(triples[:, 1], minlength=len(dataset.relations)).tolist()
+        for split, triples in dataset.splits.items()
+    }
+    classes = dataset.cardinalities
+    relations = [
+        {"relation": label, "class": classes[r], **{split: counts[r] for split, counts in per_split.items()}}
+        for r, label in enumerate(dataset.relations.labels)
+    ]
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "counts": dataset.counts,
+        "duplicates": _duplicates(dataset),
+        "unseen_entities": {split: _unseen(dataset, dataset.splits[split]) for split in EVALUATED},
+        "relations_absent_from_valid": [row["relation"] for row in relations if not row["valid"]],
+        "relations": relations,
+    }
+
+
 def _header(dataset: Dataset) -> list[str]:
     """Say so where all three files begin with the same line."""
     first = {tuple(triples[0].tolist()) for triples in dataset.splits.values() if len(triples)}
@@ -69,8 +97,24 @@ def _header(dataset: Dataset) -> list[str]:
     return [f"train, valid and test begin with the same line, {' '.join(labels)!r}: remove it if it is a heading"]
 
 
-def _shared(train: npt.NDArray[Any], triples: npt.NDArray[Any]) -> int:
-    """Count the rows of (n, 3) that train, (m, 3), has, too."""
-    sizes = np.maximum(train.max(axis=0, initial=0), triples.max(axis=0, initial=0)).astype(np.int64) + 1
-    weights = np.array([sizes[1] * sizes[2], sizes[2], 1])
-    return int(np.isin(triples @ weights, train @ weights).sum())
+def _in_train(dataset: Dataset, split: str) -> int:
+    """Count the triples of a split that train has, too."""
+    return int(np.isin(dataset.triple_keys(dataset.splits[split]), dataset.triple_keys(dataset.train)).sum())
+
+
+def _duplicates(dataset: Dataset) -> dict[str, int]:
+    """Count rows repeated within a split, and triples that occur in more than one split (once per further split)."""
+    distinct = [distinct_rows(triples) for triples in dataset.splits.values()]
+    rows = sum(len(triples) for triples in dataset.splits.values())
+    in_splits = sum(len(triples) for triples in distinct)
+    return {
+        "within_splits": rows - in_splits,
+        "across_splits": in_splits - len(distinct_rows(np.concatenate(distinct))),
+    }
+
+
+def _unseen(dataset: Dataset, triples: npt.NDArray[Any]) -> int:
+    """Count the triples with an entity that train lacks."""
+    seen = np.zeros(len(dataset.entities), dtype=bool)
+    seen[dataset.train[:, [0, 2]]] = True
+    return int((~seen[triples[:, [0, 2]]]).any(axis=1).sum())

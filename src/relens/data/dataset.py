@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from relens.data.candidates import Candidates
-from relens.data.queries import Queries
+from relens.data.keys import triple_key
+from relens.data.known_answers import KnownAnswers, StatedAnswers
+from relens.data.queries import SPLITS, Queries
+from relens.data.statistics import cardinality_classes
 from relens.data.tsv import read_rows, write_rows
 from relens.errors import DatasetError, nearest
 
-SPLITS = ("train", "valid", "test")
 FIELDS = ("head", "relation", "tail")
 ENDINGS = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
 NAMES_ENDINGS = (".tsv", ".tsv.gz")
@@ -160,6 +162,32 @@ class Dataset:
         if split not in SPLITS:
             raise DatasetError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
         return Queries.from_triples(self.splits[split])
+
+    @cached_property
+    def known_answers(self) -> KnownAnswers:
+        """The known answers of all splits, which do not compete with each other."""
+        return KnownAnswers.build(self.splits.values(), len(self.entities), len(self.relations))
+
+    @cached_property
+    def stated_answers(self) -> StatedAnswers:
+        """The answers that the data set states, each with its split."""
+        return StatedAnswers.build(self.splits, len(self.relations))
+
+    @cached_property
+    def cardinalities(self) -> tuple[str, ...]:
+        """The cardinality class of each relation in train, see ``cardinality_classes``."""
+        return cardinality_classes(self.train, len(self.relations))
+
+    def triple_keys(self, triples: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return a number for each triple (n, 3) of this data set's ids, (n,), for membership tests."""
+        head, relation, tail = triples.astype(np.int64).T
+        keys: npt.NDArray[np.int64] = triple_key(head, relation, tail, len(self.entities), len(self.relations))
+        return keys
+
+    def n_candidates(self, split: str) -> int:
+        """Return how many candidates, the answer included, a query of a split has at most."""
+        candidates = self.candidates.get(split)
+        return len(self.entities) if candidates is None else candidates.n_columns
 
     @cached_property
     def names(self) -> dict[str, str]:

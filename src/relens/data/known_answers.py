@@ -1,13 +1,14 @@
-"""Known answers: what must not count against a model because it is true."""
+"""Known answers: candidates that do not compete with an answer because they are true as well."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.queries import Queries
+from relens.data.keys import check_key_range, pair_key, query_key
+from relens.data.queries import SPLITS, Queries
 from relens.errors import DatasetError
 
 
@@ -32,14 +33,10 @@ class KnownAnswers:
     @classmethod
     def build(cls, triples: Iterable[npt.NDArray[Any]], n_entities: int, n_relations: int) -> Self:
         """Index the answers in some splits, each an (n, 3) array of rows head, relation, tail."""
-        if 2 * n_relations * n_entities**2 > np.iinfo(np.int64).max:
-            raise DatasetError(
-                f"{n_entities:,} entities and {n_relations:,} relations are too many to filter known answers: "
-                f"twice relations times entities squared must stay below 2^63"
-            )
+        check_key_range(n_entities, n_relations)
         queries = Queries.from_triples(np.concatenate([np.empty((0, 3), dtype=np.int32), *triples]))
         _check_ids(queries, n_entities, n_relations)
-        pairs = np.sort(_keys(queries, n_relations) * n_entities + queries.answer)
+        pairs: npt.NDArray[np.int64] = np.sort(pair_key(_keys(queries, n_relations), queries.answer, n_entities))
         pairs = pairs[_begins(pairs)]
         keys = pairs // n_entities
         begins = _begins(keys)
@@ -47,7 +44,7 @@ class KnownAnswers:
         return cls(n_entities, n_relations, keys[begins], np.append(begins, len(pairs)).astype(np.int64), answers)
 
     def other_answers(self, queries: Queries) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return what to filter out for each query: its known answers other than its own.
+        """Return the answers to filter out for each query: its known answers other than its own.
 
         Returns:
             offsets (Q + 1,) int64 and answers (offsets[-1],) int32; those of query q are
@@ -65,18 +62,56 @@ class KnownAnswers:
         return np.concatenate([[0], np.cumsum(kept)]).astype(np.int64), answers[others]
 
 
+@dataclass(frozen=True, eq=False)
+class StatedAnswers:
+    """All answers that a data set states, from both ends, F in total, each with its split.
+
+    Attributes:
+        n_relations: number of relations.
+        keys: key of each (anchor, relation, direction), sorted, (F,) int64.
+        answers: ids of the answers, (F,) int32.
+        splits: positions in ``SPLITS``, ascending within a key, (F,) int8.
+    """
+
+    n_relations: int
+    keys: npt.NDArray[np.int64]
+    answers: npt.NDArray[np.int32]
+    splits: npt.NDArray[np.int8]
+
+    @classmethod
+    def build(cls, triples: Mapping[str, npt.NDArray[Any]], n_relations: int) -> Self:
+        """Index the answers of all splits; ``triples`` by split, each an (n, 3) array."""
+        parts = [Queries.from_triples(triples[split]) for split in SPLITS]
+        queries = Queries.from_columns(np.concatenate([part.columns() for part in parts], axis=1))
+        splits = np.repeat(np.arange(len(SPLITS), dtype=np.int8), [len(part) for part in parts])
+        keys = _keys(queries, n_relations)
+        order = np.argsort(keys, kind="stable")
+        return cls(n_relations, keys[order], queries.answer[order], splits[order])
+
+    def answers_to(self, anchor: int, relation: int, direction: int) -> dict[int, str]:
+        """Return the answers of a query by id, each with the first split that states it."""
+        key = query_key(anchor, relation, direction, self.n_relations)
+        begin, end = np.searchsorted(self.keys, [key, key + 1])
+        # Later entries win in a dictionary: go backwards, so that train wins over valid and test.
+        found = zip(self.answers[begin:end][::-1].tolist(), self.splits[begin:end][::-1].tolist(), strict=True)
+        return {answer: SPLITS[split] for answer, split in found}
+
+
 def _begins(ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return where each run of equal numbers begins; for sorted numbers half as long a way as ``np.unique``."""
+    """Return where each run of equal numbers begins; for sorted numbers cheaper than ``np.unique``."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
 
 
 def _keys(queries: Queries, n_relations: int) -> npt.NDArray[np.int64]:
     """Number the (anchor, relation, direction) of each query, (Q,) int64."""
-    return (queries.anchor.astype(np.int64) * n_relations + queries.relation) * 2 + queries.direction
+    keys: npt.NDArray[np.int64] = query_key(
+        queries.anchor.astype(np.int64), queries.relation, queries.direction, n_relations
+    )
+    return keys
 
 
 def _check_ids(queries: Queries, n_entities: int, n_relations: int) -> None:
-    """Refuse ids beyond the sizes: their keys would be those of other queries."""
+    """Raise an error for ids beyond the sizes: their keys would be those of other queries."""
     for what, ids, size in (
         ("anchor", queries.anchor, n_entities),
         ("relation", queries.relation, n_relations),

@@ -7,14 +7,13 @@ import numpy.typing as npt
 
 from relens.data.candidate_files import RECORD, with_candidates, write_candidates
 from relens.data.candidates import PADDING, Candidates
-from relens.data.dataset import SPLITS, Dataset, read_folder, write_folder
-from relens.data.known_answers import KnownAnswers
+from relens.data.dataset import Dataset, read_folder, write_folder
+from relens.data.queries import EVALUATED, SPLITS
 from relens.errors import DatasetError
 from relens.files import whole_folder
 from relens.progress import SILENT, Progress
 from relens.seeding import generator
 
-ASKED_SPLITS = ("valid", "test")
 _BLOCK = 4096
 
 
@@ -28,16 +27,15 @@ def sample_negatives(
     """
     if per_query < 1:
         raise DatasetError(f"{per_query} negatives per query were asked for, expected 1 or more")
-    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
     source = f"sampled by relens: {per_query} per query, seed {seed}"
     found = {}
-    for split in ASKED_SPLITS:
+    for split in EVALUATED:
         queries = dataset.queries(split)
         negatives = np.full((len(queries), per_query), PADDING, dtype=np.int32)
         with progress.task(f"sampling {split}", len(queries)) as advance:
             for begin in range(0, len(queries), _BLOCK):
                 here = queries[begin : begin + _BLOCK]
-                offsets, others = known.other_answers(here)
+                offsets, others = dataset.known_answers.other_answers(here)
                 rng = generator(seed, "negatives", split, begin)
                 for row, answer in enumerate(here.answer.tolist()):
                     taken = np.append(others[offsets[row] : offsets[row + 1]], answer)

@@ -18,18 +18,17 @@ import numpy.typing as npt
 
 from relens.data.candidates import Candidates, check_candidates
 from relens.data.csv_tables import read_numbered, read_table
-from relens.data.dataset import SPLITS, Dataset, Vocabulary
-from relens.data.queries import Queries
+from relens.data.dataset import Dataset, Vocabulary
+from relens.data.queries import EVALUATED, SPLITS, Queries
 from relens.data.torch_files import read_saved
 from relens.errors import DatasetError
-from relens.files import open_npy, read_json, whole_folder, write_json
+from relens.files import open_npy, read_json, whole_folder
+from relens.records import OGB_COPY
 
 NAMES = {"ogbl_biokg": "ogbl-biokg", "ogbl_wikikg2": "ogbl-wikikg2"}
 """Data sets by the name of the folder that OGB keeps them in."""
 COPY = "relens"
 MANIFEST = "manifest.json"
-KIND = "relens copy of an OGB data set"
-FORMAT = 1
 RELATION_FILES = ("relidx2relname.csv.gz", "reltype2relid.csv.gz")
 _ROWS = 2**14
 _UNPACK = "Unpack OGB's archive again, and give the folder that holds raw, split and mapping."
@@ -236,14 +235,12 @@ def _convert(source: _Source, aside: Path, keep_repeats: bool) -> dict[str, Any]
     # A function of its own for each split: nothing of one is held while the next is read.
     n_relations = max(_convert_split(source, split, counts, loaded, aside, keep_repeats) for split in SPLITS)
     manifest = {
-        "kind": KIND,
-        "format": FORMAT,
         "sources": stamps,
         "keep_repeats": keep_repeats,
         "node_counts": counts,
         "relations": _relation_labels(source.relation_file, n_relations),
     }
-    write_json(aside / MANIFEST, manifest)
+    OGB_COPY.write(aside / MANIFEST, manifest)
     return manifest
 
 
@@ -305,7 +302,7 @@ def _manifest(copy: Path) -> dict[str, Any] | None:
         return None
     found = read_json(copy / MANIFEST, "manifest")
     whole = {"sources", "keep_repeats", "node_counts", "relations"} <= found.keys()
-    return found if whole and (found.get("kind"), found.get("format")) == (KIND, FORMAT) else None
+    return found if whole and OGB_COPY.matches(found) else None
 
 
 def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str) -> Dataset:
@@ -314,7 +311,7 @@ def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str)
     labels = [f"{kind}:{i}" if kind else str(i) for kind, size in counts.items() for i in range(size)]
     triples = {split: open_npy(copy / f"{split}.npy") for split in SPLITS}
     candidates = {}
-    for split in ("valid", "test"):
+    for split in EVALUATED:
         file = copy / f"{split}_candidates.npy"
         negatives = open_npy(file)
         if len(negatives) != 2 * len(triples[split]):

@@ -7,6 +7,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+SPLITS = ("train", "valid", "test")
+EVALUATED = ("valid", "test")
+"""The splits whose queries are ranked: weights are searched on the first and judged on the second."""
 Direction = Literal["tail", "head"]
 DIRECTIONS: tuple[Direction, Direction] = ("tail", "head")
 TAIL, HEAD = 0, 1

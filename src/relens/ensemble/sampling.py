@@ -1,7 +1,6 @@
 """Searching by sampling: the paper's TPE, and random search. Both see the objective as a black box."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Literal, NamedTuple
 
@@ -82,7 +81,7 @@ def _sample_part(
 
 def _with_its_queries(task: _Task) -> _Task:
     """Return a task with a copy of the ranks it looks at, and of no others."""
-    ranks = task.packed if task.name == "score" else replace(task.packed, gaps=None, gap_scales=None)
+    ranks = task.packed if task.name == "score" else task.packed.without_gaps()
     return task._replace(packed=ranks.select_queries(task.queries), queries=np.arange(len(task.queries)))
 
 

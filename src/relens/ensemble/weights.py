@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens import __version__
 from relens.data.grouping import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights
@@ -17,9 +16,7 @@ from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
-
-KIND = "relens weights"
-FORMAT = 1
+from relens.records import WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -106,10 +103,7 @@ class EnsembleWeights:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object, keyed by labels."""
-        return {
-            "kind": KIND,
-            "format": FORMAT,
-            "relens": __version__,
+        values = {
             "dataset": {"name": self.dataset[0], "fingerprint": self.dataset[1]},
             "models": list(self.models),
             "input": self.input,
@@ -132,21 +126,14 @@ class EnsembleWeights:
             },
             "trace": self.trace.tolist(),
         }
+        return WEIGHTS.stamp(values)
 
     @classmethod
     def from_json(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
         """Rebuild from ``to_json``'s object; ``where`` names it in the message of an error."""
-        if value.get("kind") != KIND or value.get("format") != FORMAT:
-            raise WeightsError(
-                f"{where}: expected {KIND!r} of format {FORMAT}, found {value.get('kind')!r} of format "
-                f"{value.get('format')!r}. Search again, or use the relens that wrote it."
-            )
-        try:
+        WEIGHTS.check(value, where)
+        with WEIGHTS.parsing(where):
             return cls._parsed(value, where)
-        except WeightsError:
-            raise
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise WeightsError(f"{where}: a part is missing or malformed ({error!r}). Search again.") from error
 
     @classmethod
     def _parsed(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":

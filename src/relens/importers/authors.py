@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
-from relens.data.queries import Queries
+from relens.data.queries import EVALUATED, Queries
 from relens.data.statistics import cardinality_classes
 from relens.errors import RanksError, nearest
 from relens.files import open_npy
@@ -31,10 +31,10 @@ from relens.importers.directions import (
     sampled_queries,
     twice,
 )
-from relens.importers.model_files import SPLITS, find_models
+from relens.importers.model_files import find_models
 from relens.importers.numbering import Numbering, check_in_split, numbers
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import Provenance
+from relens.records import Provenance
 
 Form = Literal["auto", "all", "ogb"]
 OGB_COLUMNS = 1002
@@ -54,14 +54,14 @@ class _Source:
         name = _dataset_name(folder / "ranks", dataset)
         beside = folder / "dataset" / name
         files = find_models(folder / "ranks" / name, "ranks", models)
-        rows = {split: _read_rows(_triples_file(beside, split)) for split in SPLITS}
+        rows = {split: _read_rows(_triples_file(beside, split)) for split in EVALUATED}
         if _triples_file(beside, "train").is_file():
             rows = {"train": _read_rows(_triples_file(beside, "train")), **rows}
         return cls(name, beside, files, rows)
 
     @property
     def asked(self) -> dict[str, Rows]:
-        return {split: self.rows[split] for split in SPLITS}
+        return {split: self.rows[split] for split in EVALUATED}
 
     @property
     def n_columns(self) -> int:
@@ -69,7 +69,7 @@ class _Source:
 
     def matrices(self, queries_per_row: int) -> dict[str, list[Matrix]]:
         found = {
-            split: [Matrix.open(files[split], queries_per_row) for files in self.files.values()] for split in SPLITS
+            split: [Matrix.open(files[split], queries_per_row) for files in self.files.values()] for split in EVALUATED
         }
         check_columns([matrix for matrices in found.values() for matrix in matrices])
         return found
@@ -172,7 +172,7 @@ def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None)
     matrices = source.matrices(queries_per_row=2)
     n_ids = 1 + max(int(rows[:, 1].max(initial=0)) for rows in source.rows.values())
     n_entities = 1 + max(int(rows[:, [0, 2]].max(initial=0)) for rows in source.rows.values())
-    ratios = {split: _rows_per_triple(source, split, matrices[split][0]) for split in SPLITS}
+    ratios = {split: _rows_per_triple(source, split, matrices[split][0]) for split in EVALUATED}
     if len(set(ratios.values())) > 1:
         found = " and ".join(f"{ratio} rows per triple in {split}" for split, ratio in ratios.items())
         raise RanksError(f"the rank files have {found}: expected the same. Export both splits in the same way.")
@@ -216,7 +216,7 @@ def _triples(
     }
     if data is None:
         return found
-    for split in SPLITS:
+    for split in EVALUATED:
         check_in_split(_triples_file(source.beside, split), found[split], data, split)
     return data.splits
 

@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from relens.data.queries import EVALUATED
 from relens.errors import RanksError, nearest
 from relens.importers.dense import Kind
-
-SPLITS = ("valid", "test")
 
 
 def find_models(folder: Path, kind: Kind, chosen: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
@@ -17,7 +16,7 @@ def find_models(folder: Path, kind: Kind, chosen: Sequence[str] | None = None) -
     """
     if not folder.is_dir():
         raise RanksError(f"{folder} is not a folder; expected one with files such as transe_valid_{kind}.npy")
-    pattern = re.compile(rf"(.+)_({'|'.join(SPLITS)})_{kind}\.npy")
+    pattern = re.compile(rf"(.+)_({'|'.join(EVALUATED)})_{kind}\.npy")
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := pattern.fullmatch(path.name):
@@ -28,11 +27,11 @@ def find_models(folder: Path, kind: Kind, chosen: Sequence[str] | None = None) -
     for name in names:
         if name not in found:
             raise RanksError(f"{folder} has no model {name!r}; {nearest(name, found)}")
-        missing = [split for split in SPLITS if split not in found[name]]
+        missing = [split for split in EVALUATED if split not in found[name]]
         if missing:
             raise RanksError(
                 f"model {name!r} has no {name}_{missing[0]}_{kind}.npy in {folder}: expected a file for each of "
-                f"{' and '.join(SPLITS)}. Add it, or leave the model out with --models."
+                f"{' and '.join(EVALUATED)}. Add it, or leave the model out with --models."
             )
     return {name: found[name] for name in names}
 

@@ -131,8 +131,7 @@ def triples_of(queries: Queries) -> npt.NDArray[np.int32]:
 
 def check_in_split(place: Path, triples: npt.NDArray[np.int32], data: Dataset, split: str) -> None:
     """Refuse triples (n, 3) that a split does not have: their file numbers entities and relations in another way."""
-    sizes = np.array([len(data.entities), len(data.relations), len(data.entities)], dtype=np.int64)
-    strange = ~np.isin(_row_numbers(triples, sizes), _row_numbers(data.splits[split], sizes))
+    strange = ~np.isin(data.triple_keys(triples), data.triple_keys(data.splits[split]))
     if strange.any():
         head, relation, tail = triples[np.argmax(strange)].tolist()
         shown = ", ".join((data.entities.labels[head], data.relations.labels[relation], data.entities.labels[tail]))
@@ -141,12 +140,6 @@ def check_in_split(place: Path, triples: npt.NDArray[np.int32], data: Dataset, s
             f"the sorted order of their labels, unless {ENTITIES} and {RELATIONS} beside them list the labels in "
             f"another order: add those, or import without a data set."
         )
-
-
-def _row_numbers(triples: npt.NDArray[Any], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    weights = np.array([sizes[1] * sizes[2], sizes[2], 1])
-    numbers: npt.NDArray[np.int64] = triples.astype(np.int64) @ weights
-    return numbers
 
 
 def _listed(path: Path, kind: str) -> Vocabulary | None:

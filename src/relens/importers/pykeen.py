@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset, Vocabulary
+from relens.data.keys import triple_key
 from relens.data.queries import HEAD, Queries
 from relens.data.tsv import read_lines
 from relens.errors import InputError, MissingExtraError, RanksError, nearest
@@ -238,7 +239,7 @@ def _keys_of_ours(triples: npt.NDArray[np.int32], ids: PykeenIds) -> npt.NDArray
 def _keys(triples: npt.NDArray[np.int64], ids: PykeenIds) -> npt.NDArray[np.int64]:
     """Number triples (n, 3) of PyKEEN's ids, (n,)."""
     heads, relations, tails = triples.T
-    keys: npt.NDArray[np.int64] = (heads * len(ids.relation) + relations) * len(ids.entity) + tails
+    keys: npt.NDArray[np.int64] = triple_key(heads, relations, tails, len(ids.entity), len(ids.relation))
     return keys
 
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from relens.data.candidates import Candidates
 from relens.data.dataset import Dataset
-from relens.data.known_answers import KnownAnswers
-from relens.data.queries import DIRECTIONS, Queries
+from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.errors import RanksError
 from relens.importers.dense import Dense, Matrix, pack_dense
-from relens.importers.model_files import SPLITS, check_models
+from relens.importers.model_files import check_models
 from relens.importers.scores import fit_scales
 from relens.packs.manifest import pack_header
 from relens.packs.pack import PackedRanks
@@ -60,7 +59,7 @@ def pack_scorers(
         The packed ranks by split, memory-mapped.
     """
     check_models(list(scorers))
-    sources = {split: _source(scorers, dataset, split, memory_budget) for split in SPLITS}
+    sources = {split: _source(scorers, dataset, split, memory_budget) for split in EVALUATED}
     if gaps:
         scales = fit_scales(sources["valid"])
         sources = {
@@ -86,8 +85,9 @@ def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_
         at_once = max(1, memory_budget // (16 * len(dataset.entities)))
         matrices = [_Picked(rows, candidates, at_once).matrix() for rows in scores]
         return Dense(header, "scores", matrices, np.zeros_like(header.queries.answer), absent=candidates.absent)
-    known = KnownAnswers.build(dataset.splits.values(), len(dataset.entities), len(dataset.relations))
-    return Dense(header, "scores", [rows.matrix() for rows in scores], header.queries.answer, known.other_answers)
+    return Dense(
+        header, "scores", [rows.matrix() for rows in scores], header.queries.answer, dataset.known_answers.other_answers
+    )
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset, Vocabulary
-from relens.data.known_answers import KnownAnswers
-from relens.data.statistics import cardinality_classes
+from relens.data.queries import EVALUATED
 from relens.errors import RanksError
 from relens.importers.dense import Dense, Kind, Matrix, check_columns, check_scores, check_shapes
-from relens.importers.model_files import SPLITS, check_models, find_models
+from relens.importers.model_files import check_models, find_models
 from relens.importers.numbering import Numbering, check_in_split, triples_of
 from relens.importers.query_files import QueryTable, find_query_file, read_query_file, relation_vocabulary
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import fit_gap_scales
 from relens.packs.store import check_pair
+from relens.records import Provenance
 
 SAMPLED_ROWS = 64
 """Validation queries that gap scales are fitted on: millions of gaps on graphs of the usual sizes."""
@@ -52,11 +52,11 @@ def read_scores(
     """Return what to pack for valid and test; models in alphabetical order or in the order of ``models``."""
     options = options or ArrayOptions()
     files = find_models(folder, "scores", models)
-    matrices = {split: {name: Matrix.open(of[split]) for name, of in files.items()} for split in SPLITS}
+    matrices = {split: {name: Matrix.open(of[split]) for name, of in files.items()} for split in EVALUATED}
     every_matrix = [matrix for of_split in matrices.values() for matrix in of_split.values()]
     _check_entities(every_matrix, options.data)
     check_columns(every_matrix)
-    tables = {split: find_query_file(folder, split) for split in SPLITS}
+    tables = {split: find_query_file(folder, split) for split in EVALUATED}
     if len({type(table) for table in tables.values()}) > 1:
         raise RanksError(f"{folder} has query files of labels and of ids: expected the same kind for both splits.")
     labels = set[str]().union(*(table.relation_labels() for table in tables.values()))
@@ -157,12 +157,12 @@ def _dense(
             fingerprint=data.fingerprint,
             filter_splits=tuple(data.splits) if filtered else (),
         )
-        classes = cardinality_classes(data.train, len(data.relations))
-        header = PackHeader(tuple(matrices), data.relations.labels, queries, provenance, cardinalities=classes)
+        header = PackHeader(
+            tuple(matrices), data.relations.labels, queries, provenance, cardinalities=data.cardinalities
+        )
     known = None
     if filtered and data is not None:
-        answers = KnownAnswers.build(data.splits.values(), len(data.entities), len(data.relations))
-        known = numbering.known(answers)
+        known = numbering.known(data.known_answers)
     return Dense(header, kind, list(matrices.values()), numbering.columns()[queries.answer], known)
 
 

@@ -106,6 +106,11 @@ class KGEModel(nn.Module, ABC):
         return relation - self.n_relations * inverse, 1 - 2 * inverse.unsqueeze(1).to(self.relation.dtype)
 
     @property
+    def device(self) -> torch.device:
+        """The device that holds the parameters."""
+        return next(self.parameters()).device
+
+    @property
     def n_parameters(self) -> int:
         """The number of trainable numbers."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,7 @@ import torch
 from torch import Tensor
 
 from relens.data.dataset import Dataset
-from relens.data.known_answers import KnownAnswers
-from relens.data.queries import Queries
+from relens.data.queries import EVALUATED, Queries
 from relens.models.base import KGEModel
 from relens.models.devices import current
 from relens.packs.manifest import pack_header
@@ -38,20 +36,9 @@ class Ranker:
     def __init__(self, models: Mapping[str, KGEModel], dataset: Dataset, *, memory_budget: int = MEMORY_BUDGET) -> None:
         self.models = {name: model.eval() for name, model in models.items()}
         self.dataset = dataset
-        self.device = next(iter(models.values())).entity.device
-        n_columns = max(self.n_columns(split) for split in ("valid", "test"))
+        self.device = next(iter(models.values())).device
+        n_columns = max(map(dataset.n_candidates, EVALUATED))
         self.block = max(1, memory_budget // (BYTES_PER_SCORE * len(models) * n_columns))
-
-    @cached_property
-    def known(self) -> KnownAnswers:
-        """The known answers of all splits."""
-        dataset = self.dataset
-        return KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
-
-    def n_columns(self, split: str) -> int:
-        """Return how many candidates, the answer included, a query of a split has at the most."""
-        candidates = self.dataset.candidates.get(split)
-        return len(self.dataset.entities) if candidates is None else candidates.n_columns
 
     def fit_scales(self) -> npt.NDArray[np.float64]:
         """Return the scales of the score gaps, (N,), from an even sample of the validation queries."""
@@ -72,7 +59,7 @@ class Ranker:
         """Rank a split's queries with all models, and keep the packed ranks at ``path``."""
         header = pack_header(self.dataset, tuple(self.models), split, gap_scales)
         with (
-            PackWriter.open(path, header, self.n_columns(split)) as writer,
+            PackWriter.open(path, header, self.dataset.n_candidates(split)) as writer,
             progress.task(f"ranking {split}", len(header.queries)) as advance,
         ):
             for block in self._blocks(split, header.queries, gap_scales):
@@ -104,7 +91,7 @@ class Ranker:
         """Return the scores of the queries at ``rows`` (N, b, C), the answers' columns (b,), and those to leave out."""
         here, candidates = queries[rows], self.dataset.candidates.get(split)
         if candidates is None:
-            return self._scores(here), here.answer, self.known.other_answers(here)
+            return self._scores(here), here.answer, self.dataset.known_answers.other_answers(here)
         scores = self._scores(here, candidates.columns(rows, here.answer))
         return scores, np.zeros_like(here.answer), candidates.absent(rows)
 
@@ -134,7 +121,7 @@ def score_queries(model: KGEModel, queries: Queries, columns: npt.NDArray[np.int
     """
     # Rows of the table are copied for each query where it has candidates of its own.
     rows = batch_rows(model.n_entities if columns is None else columns.shape[1] * model.entity.shape[1])
-    device = model.entity.device
+    device = model.device
     filled = torch.arange(-(-len(queries) // rows) * rows, device=device).clamp_(max=len(queries) - 1)
     anchor = torch.as_tensor(queries.anchor, device=device).long()[filled]
     relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()[filled]

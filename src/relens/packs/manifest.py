@@ -1,25 +1,19 @@
 """The manifest of a packed store: what its arrays are and where its ranks come from."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from relens import __version__
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
-from relens.data.statistics import cardinality_classes
 from relens.errors import RanksError
-from relens.files import read_json
-from relens.packs.pack import TIE_RULE, Provenance
+from relens.records import PACK, TIE_RULE, Provenance
 
-KIND = "relens packed ranks"
-FORMAT = 1
 MANIFEST = "manifest.json"
-REMEDY = "Pack or import these ranks again."
 
 Layout = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 """Type and shape of each array file, by name."""
@@ -54,50 +48,41 @@ def pack_header(
         queries=dataset.queries(split),
         provenance=provenance,
         gap_scales=gap_scales,
-        cardinalities=cardinality_classes(dataset.train, len(dataset.relations)),
+        cardinalities=dataset.cardinalities,
     )
 
 
 def describe(header: PackHeader, layout: Layout) -> dict[str, Any]:
     """Return the manifest of a store as a JSON object."""
     scales = header.gap_scales
-    return {
-        "kind": KIND,
-        "format": FORMAT,
-        "relens": __version__,
-        **asdict(header.provenance),
-        "filter_splits": list(header.provenance.filter_splits),
-        "tie_rule": TIE_RULE,
-        "models": list(header.models),
-        "n_queries": len(header.queries),
-        "queries_fingerprint": header.queries.fingerprint(),
-        "n_contested": layout["contested"][1][1],
-        "rank_dtype": layout["contested"][0].name,
-        "gap_scales": None if scales is None else scales.tolist(),
-        "arrays": {
-            name: {"dtype": dtype.str, "shape": list(shape), "bytes": array_bytes(dtype, shape)}
-            for name, (dtype, shape) in layout.items()
-        },
-        "relations": list(header.relations),
-        "cardinalities": list(header.cardinalities),
-    }
+    return PACK.stamp(
+        {
+            **header.provenance.to_json(),
+            "tie_rule": TIE_RULE,
+            "models": list(header.models),
+            "n_queries": len(header.queries),
+            "queries_fingerprint": header.queries.fingerprint(),
+            "n_contested": layout["contested"][1][1],
+            "rank_dtype": layout["contested"][0].name,
+            "gap_scales": None if scales is None else scales.tolist(),
+            "arrays": {
+                name: {"dtype": dtype.str, "shape": list(shape), "bytes": array_bytes(dtype, shape)}
+                for name, (dtype, shape) in layout.items()
+            },
+            "relations": list(header.relations),
+            "cardinalities": list(header.cardinalities),
+        }
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read the manifest of the store at ``path``, refusing other folders, format versions and tie rules."""
     if not (path / MANIFEST).is_file():
         raise RanksError(f"{path} is not a packed store: it has no {MANIFEST}. Make one with `relens ranks import`.")
-    manifest = read_json(path / MANIFEST, "manifest")
-    if manifest.get("kind") != KIND:
-        raise RanksError(f"{path} is not a packed store: its manifest says {manifest.get('kind')!r}, not {KIND!r}.")
-    if manifest.get("format") != FORMAT:
-        raise RanksError(
-            f"{path} has format version {manifest.get('format')}, this relens reads version {FORMAT}. "
-            f"It was written by relens {manifest.get('relens')}: use that one, or pack the ranks again."
-        )
+    manifest = PACK.read(path / MANIFEST)
     if manifest.get("tie_rule") != TIE_RULE:
         raise RanksError(
-            f"{path} was packed with the tie rule {manifest.get('tie_rule')!r}, expected {TIE_RULE!r}. {REMEDY}"
+            f"{path} was packed with the tie rule {manifest.get('tie_rule')!r}, expected {TIE_RULE!r}. {PACK.remedy}"
         )
     return manifest
 

@@ -16,22 +16,7 @@ import numpy.typing as npt
 
 from relens.data.queries import Queries
 from relens.errors import RanksError, nearest
-
-TIE_RULE = "mean"
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where packed ranks come from: what every number computed from them must name."""
-
-    dataset: str
-    fingerprint: str
-    """Digest of the data set, or of the query list where no data set was at hand."""
-    split: str
-    filter_splits: tuple[str, ...] = ()
-    """Splits whose known answers were removed here; empty where the ranks were taken as they came."""
-    candidates: str = "all"
-    """``all`` entities, or ``sampled`` (a fixed list of negatives per query)."""
+from relens.records import Provenance
 
 
 @dataclass(frozen=True)
@@ -104,6 +89,10 @@ class PackedRanks:
             return self.models.index(name)
         except ValueError:
             raise RanksError(f"unknown model {name!r}; {nearest(name, self.models)}") from None
+
+    def without_gaps(self) -> "PackedRanks":
+        """Return the same ranks without score gaps."""
+        return replace(self, gaps=None, gap_scales=None, source=None)
 
     def select_models(self, names: Sequence[str]) -> "PackedRanks":
         """Return the pack of a subset of the models (a copy of their rows; still lossless, maybe not minimal)."""

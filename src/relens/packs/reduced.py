@@ -7,7 +7,7 @@ such ranks is close and not exact, and says so: their provenance names the reduc
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
@@ -18,12 +18,11 @@ import numpy.typing as npt
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import whole_file
-from relens.packs.pack import TIE_RULE, PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.thinning import FINE, ContestedView, Reduction
+from relens.records import REDUCED, TIE_RULE, Provenance
 
-KIND, FORMAT = "relens reduced ranks", 1
 _HEADER = "header"
-_REMEDY = "Reduce the ranks again with `relens ranks reduce`."
 
 
 def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Reduction = FINE, *, jobs: int = 1) -> None:
@@ -34,7 +33,7 @@ def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Redu
         view = ContestedView.thinned(packed, keep=reduction.keep, sample=reduction.sample, jobs=jobs)
         arrays |= {f"{split}.{name}": array for name, array in _arrays(packed, view).items()}
         described[split] = _describe(packed)
-    header = {"kind": KIND, "format": FORMAT, "tie_rule": TIE_RULE, **reduction._asdict(), "splits": described}
+    header = REDUCED.stamp({"tie_rule": TIE_RULE, **reduction._asdict(), "splits": described})
     arrays[_HEADER] = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), dtype=np.uint8)
     with whole_file(path) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -49,10 +48,10 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
                 raise BadZipFile("no .npz file")
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(file[_HEADER].tobytes())
-            if (header["kind"], header["format"], header["tie_rule"]) != (KIND, FORMAT, TIE_RULE):
+            REDUCED.check(header, str(path))
+            if header["tie_rule"] != TIE_RULE:
                 raise RanksError(
-                    f"{path} has {header['kind']!r}, format {header['format']}, tie rule {header['tie_rule']!r}; "
-                    f"expected {KIND!r}, format {FORMAT}, tie rule {TIE_RULE!r}. {_REMEDY}"
+                    f"{path} has the tie rule {header['tie_rule']!r}, expected {TIE_RULE!r}. {REDUCED.remedy}"
                 )
             reduction = Reduction(int(header["keep"]), int(header["sample"]))
             return {
@@ -62,9 +61,9 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
     except RanksError:
         raise
     except OSError as error:
-        raise RanksError(f"cannot read {path}: {error.strerror or error}. {_REMEDY}") from error
+        raise RanksError(f"cannot read {path}: {error.strerror or error}. {REDUCED.remedy}") from error
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RanksError(f"{path} is not a file of reduced ranks, or damaged ({error!r}). {_REMEDY}") from error
+        raise RanksError(f"{path} is not a file of reduced ranks, or damaged ({error!r}). {REDUCED.remedy}") from error
 
 
 def _describe(packed: PackedRanks) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def _describe(packed: PackedRanks) -> dict[str, Any]:
         "models": packed.models,
         "relations": packed.relations,
         "cardinalities": packed.cardinalities,
-        "provenance": asdict(packed.provenance),
+        "provenance": packed.provenance.to_json(),
         "gap_scales": None if packed.gap_scales is None else packed.gap_scales.tolist(),
     }
 
@@ -98,9 +97,8 @@ def _arrays(packed: PackedRanks, view: ContestedView) -> dict[str, npt.NDArray[A
 
 def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> PackedRanks:
     """Rebuild the ranks of one split; ``array`` returns the one of a name."""
-    provenance = described["provenance"]
-    provenance["filter_splits"] = tuple(provenance["filter_splits"])
-    provenance["candidates"] += f", reduced to {reduction.keep}+{reduction.sample} contested"
+    provenance = Provenance.from_json(described["provenance"])
+    among = f"{provenance.candidates}, reduced to {reduction.keep}+{reduction.sample} contested"
     multiplicity, counts = array("multiplicity"), array("counts")
     ends = np.concatenate([[0], np.cumsum(multiplicity, dtype=np.int64)])
     scales = described["gap_scales"]
@@ -113,7 +111,7 @@ def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> Pack
         always_ahead=array("always_ahead"),
         offsets=ends[np.concatenate([[0], np.cumsum(counts)])],
         contested=np.repeat(_numbers(array("contested")), multiplicity, axis=1),
-        provenance=Provenance(**provenance),
+        provenance=replace(provenance, candidates=among),
         cardinalities=tuple(described["cardinalities"]),
     )
     if scales is None:

@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from relens.data.queries import Queries
 from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import PackedBlock, fit_gap_scales, pack_scores
 from relens.packs.store import assemble
 from relens.progress import SILENT, Progress
+from relens.records import Provenance
 from relens.seeding import generator
 
 BLOCK = 64

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import Queries
-from relens.errors import InputError, RanksError
+from relens.errors import RanksError
 from relens.files import whole_folder
-from relens.packs.manifest import MANIFEST, REMEDY, PackHeader, array_bytes, array_layout, describe, read_manifest
-from relens.packs.pack import PackedRanks, Provenance
+from relens.packs.manifest import MANIFEST, PackHeader, array_bytes, array_layout, describe, read_manifest
+from relens.packs.pack import PackedRanks
 from relens.packs.packing import PackedBlock, join_blocks, rank_dtype
+from relens.records import PACK, Provenance
 
 _COPY_BYTES = 2**22
 _HELD_BYTES = 2**28
@@ -137,29 +138,24 @@ def save_pack(packed: PackedRanks, path: Path) -> None:
 def load_pack(path: Path) -> PackedRanks:
     """Memory-map a packed store read-only; a folder that is not one, or is damaged, is refused by name."""
     manifest = read_manifest(path)
-    try:
-        provenance = {field.name: manifest[field.name] for field in fields(Provenance)}
+    with PACK.parsing(str(path / MANIFEST)):
         scales = manifest["gap_scales"]
         header = PackHeader(
             models=tuple(manifest["models"]),
             relations=tuple(manifest["relations"]),
             queries=Queries.from_columns(_map(path, "queries", np.dtype("<i4"), (5, manifest["n_queries"]))),
-            provenance=Provenance(**{**provenance, "filter_splits": tuple(manifest["filter_splits"])}),
+            provenance=Provenance.from_json(manifest),
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
             cardinalities=tuple(manifest["cardinalities"]),
         )
         layout = array_layout(header, manifest["n_contested"], np.dtype(manifest["rank_dtype"]))
         consistent = manifest == describe(header, layout) | {"relens": manifest["relens"]}
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise RanksError(f"{path / MANIFEST} is damaged ({error!r}). {REMEDY}") from error
     if not consistent:
-        raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {REMEDY}")
+        raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {PACK.remedy}")
     arrays = {name: _map(path, name, *layout[name]) for name in layout if name != "queries"}
     offsets = arrays["offsets"]
     if offsets[0] != 0 or offsets[-1] != manifest["n_contested"] or (np.diff(offsets) < 0).any():
-        raise RanksError(f"{path / 'offsets.bin'} does not fit the manifest beside it. {REMEDY}")
+        raise RanksError(f"{path / 'offsets.bin'} does not fit the manifest beside it. {PACK.remedy}")
     return replace(_packed(header, arrays), source=path)
 
 
@@ -203,10 +199,10 @@ def _scales(packed: PackHeader | PackedRanks) -> npt.NDArray[np.float64]:
 def _map(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     file = path / f"{name}.bin"
     if not file.is_file():
-        raise RanksError(f"{path} is incomplete: {file.name} is missing. {REMEDY}")
+        raise RanksError(f"{path} is incomplete: {file.name} is missing. {PACK.remedy}")
     found, expected = file.stat().st_size, array_bytes(dtype, shape)
     if found != expected:
-        raise RanksError(f"{file} is damaged: it has {found:,} bytes, expected {expected:,}. {REMEDY}")
+        raise RanksError(f"{file} is damaged: it has {found:,} bytes, expected {expected:,}. {PACK.remedy}")
     if expected == 0:
         return np.empty(shape, dtype=dtype)
     return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=shape))

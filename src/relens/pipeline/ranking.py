@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from relens.data.dataset import Dataset
-from relens.files import write_json
+from relens.data.queries import EVALUATED
 from relens.packs.export import Ranker
 from relens.progress import SILENT, Progress
+from relens.records import RANKED_BY
 from relens.runs import MADE_BY, Run
 from relens.training.trained import TrainedModel
 
@@ -28,9 +29,9 @@ def rank_models(
     with run.replace_ranks(dataset.name, force=force) as folder:
         ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
         scales = ranker.fit_scales() if gaps else None
-        for split in ("valid", "test"):
+        for split in EVALUATED:
             ranker.pack(split, folder / split, scales, progress=progress)
-        write_json(folder / MADE_BY, made_by(trained, device))
+        RANKED_BY.write(folder / MADE_BY, made_by(trained, device))
 
 
 def made_by(trained: Mapping[str, TrainedModel], device: Any) -> dict[str, Any]:

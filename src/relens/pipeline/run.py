@@ -12,6 +12,7 @@ from relens.comparison import Comparison, compare, parse_spec
 from relens.data.catalog import load_dataset
 from relens.data.checks import check_splits, sampled_validation, suspicions
 from relens.data.dataset import Dataset
+from relens.data.queries import EVALUATED
 from relens.ensemble.search import SearchSettings
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
@@ -205,7 +206,7 @@ def _report(run: Run, force: bool, progress: Progress) -> None:
 
 def _ranks(run: Run) -> dict[str, Any]:
     """Return the identity of the run's ranks."""
-    return {split: run.ranks(split).digest for split in ("valid", "test") if run.has_ranks(split)}
+    return {split: run.ranks(split).digest for split in EVALUATED if run.has_ranks(split)}
 
 
 def _results(run: Run) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from relens.files import read_json, write_json
+from relens.records import STAGE
 from relens.runs import Run
 
 STAGES = ("train", "rank", "search", "report")
@@ -28,7 +28,7 @@ class Stage:
         """Whether the stage was completed from the very same inputs, and what it left is still there."""
         if not self._records[0].is_file():
             return False
-        record = read_json(self._records[0], "stage")
+        record = STAGE.read(self._records[0])
         return bool(record.get("made_from") == self._made_from and record.get("left") == _digest(self._left()))
 
     def begin(self) -> None:
@@ -38,7 +38,7 @@ class Stage:
 
     def done(self) -> None:
         """Take note that the stage is complete; all it left is on the disk."""
-        write_json(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
+        STAGE.write(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
 
 
 def _digest(value: Any) -> str:

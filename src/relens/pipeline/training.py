@@ -7,7 +7,6 @@ from typing import Any
 
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
-from relens.data.known_answers import KnownAnswers
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
 from relens.ranking.validation import mean_reciprocal_rank
@@ -85,9 +84,8 @@ def train_model(
     ``source`` is what the data set was asked for as; ``log`` is handed each record; ``stop`` is asked before each step.
     """
     check_splits(dataset, "valid")
-    queries, candidates, known = dataset.queries("valid"), dataset.candidates.get("valid"), None
-    if candidates is None:
-        known = KnownAnswers.build(list(dataset.splits.values()), len(dataset.entities), len(dataset.relations))
+    queries, candidates = dataset.queries("valid"), dataset.candidates.get("valid")
+    known = dataset.known_answers if candidates is None else None
     with locked(folder):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)

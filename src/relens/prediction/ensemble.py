@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, Direction, Queries
+from relens.data.queries import DIRECTIONS, EVALUATED, Direction, Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from relens.prediction.confidence import Confidence
-from relens.prediction.facts import Facts
 from relens.prediction.names import Names, the_direction
 from relens.prediction.records import Prediction, Predictions, Vote
 from relens.prediction.scoring import LoadedModels
@@ -56,7 +55,6 @@ class Ensemble:
         self.run, self.dataset, self.weights = run, dataset, weights
         self.models = LoadedModels(run, dataset, device)
         self._names = Names(dataset)
-        self._facts = Facts.of_dataset(dataset)
         self._shares = weights.normalised()  # (G, N)
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
@@ -162,7 +160,7 @@ class Ensemble:
         return CandidateRanking(scores, known, weights[weights > 0], self.weights.input, scales)
 
     def _known(self, asked: _Asked) -> dict[int, str]:
-        return self._facts.answers_to(asked.anchor, asked.relation, asked.direction)
+        return self.dataset.stated_answers.answers_to(asked.anchor, asked.relation, asked.direction)
 
     def _predictions(self, asked: _Asked, standing: CandidateRanking, top: int, known: KnownFacts) -> Predictions:
         labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(asked)
@@ -222,7 +220,7 @@ def _check(top: int, known: str) -> None:
 
 def check_models(run: Run) -> None:
     """Refuse a run that has ranks and no model, whatever its weights."""
-    if not run.model_names() and any(map(run.has_ranks, ("valid", "test"))):
+    if not run.model_names() and any(map(run.has_ranks, EVALUATED)):
         raise InputError(
             f"{run.path} holds ranks only, and predictions need the models that made them: `relens run DATASET` trains "
             f"some. What ranks alone can tell you, `relens evaluate {run.path}` and `relens report {run.path}` do."

@@ -79,7 +79,7 @@ def scoring(model: KGEModel) -> Iterator[None]:
     model.eval()
     torch.set_float32_matmul_precision("highest")
     try:
-        with current(model.entity.device), torch.no_grad():
+        with current(model.device), torch.no_grad():
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
@@ -101,7 +101,7 @@ def _compared(
     rows: npt.NDArray[np.int64],
 ) -> tuple[Tensor, Tensor]:
     """Return the scores that compete in one chunk, (B, C), the others at -∞, and those of the answers, (B, 1)."""
-    device = model.entity.device
+    device = model.device
     anchor, relation, answer = (
         torch.from_numpy(column.astype(np.int64)).to(device)
         for column in (queries.anchor, queries.relation + model.n_relations * queries.direction, queries.answer)

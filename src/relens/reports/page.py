@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from relens import __version__
-from relens.data.dataset import SPLITS, Dataset
-from relens.data.statistics import describe
+from relens.data.checks import describe
+from relens.data.dataset import Dataset
+from relens.data.queries import SPLITS
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
-from relens.packs.pack import TIE_RULE
+from relens.records import TIE_RULE
 from relens.reports.curves import Curve
 from relens.reports.figures import LARGEST, curve_label, method_label
 from relens.reports.highest import Highest, highest_row

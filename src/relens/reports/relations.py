@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.queries import DIRECTIONS
+from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.evaluation import model_ranks
 from relens.reports.material import Material
 from relens.significance import PairedTest, paired_test
@@ -71,7 +71,7 @@ class RelationRow:
 def relation_rows(material: Material) -> list[RelationRow]:
     """Return a row for every relation and direction that has queries, the largest relations first."""
     test, weights = material.test, material.comparison.weights[material.ensemble].of_packed(material.test)
-    sizes = {split: _sizes(material, split) for split in ("valid", "test")}  # (R, 2) each
+    sizes = {split: _sizes(material, split) for split in EVALUATED}  # (R, 2) each
     singles = np.array([1 / model_ranks(test, model).realistic for model in test.models])  # (N, Q)
     ours = 1 / weights.answer_ranks(test).realistic  # (Q,)
     baseline = singles[test.model_index(material.comparison.best_single)]

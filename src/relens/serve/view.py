@@ -8,7 +8,6 @@ import numpy as np
 
 from relens.data.dataset import Dataset, Vocabulary
 from relens.data.queries import DIRECTIONS, HEAD, TAIL
-from relens.data.statistics import cardinality_classes
 from relens.ensemble.weights import EnsembleWeights
 from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
 from relens.serve.refusals import ambiguous, unknown
@@ -73,7 +72,7 @@ class GraphView:
 
     def _relations(self) -> list[dict[str, Any]]:
         labels: Vocabulary = self.dataset.relations
-        classes = cardinality_classes(self.dataset.train, len(labels))
+        classes = self.dataset.cardinalities
         counts = {
             split: np.bincount(triples[:, 1], minlength=len(labels)).tolist()
             for split, triples in self.dataset.splits.items()

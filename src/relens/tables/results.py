@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from relens.errors import InputError, nearest
 from relens.evaluation import Evaluation, Metrics
-from relens.packs.pack import TIE_RULE
+from relens.records import TIE_RULE
 from relens.significance import LEVEL
 from relens.tables.table import Column, Row, Table
 

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from relens.errors import InputError
-from relens.files import read_json, whole_folder, write_json
+from relens.files import whole_folder
+from relens.records import CHECKPOINT
 
-FORMAT = 2
 TENSORS, RECORD = "tensors.safetensors", "state.json"
 NAME = re.compile(r"step-(\d{9})")
 LEFT_OVER = re.compile(r"\.step-\d{9}\..*\.(part|old)")
@@ -50,7 +50,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         with whole_folder(folder / name) as aside:
             save_file({key: value.contiguous() for key, value in checkpoint.tensors.items()}, aside / TENSORS)
             record = {"step": checkpoint.step, "identity": checkpoint.identity, "state": checkpoint.state}
-            write_json(aside / RECORD, {"format": FORMAT, **record})
+            CHECKPOINT.write(aside / RECORD, record)
     remove_checkpoints(folder, but=name)
 
 
@@ -73,9 +73,7 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
     if not step:
         return None
     path = folder / _name(step)
-    record = read_json(path / RECORD, "checkpoint")
-    if record.get("format") != FORMAT:
-        raise InputError(f"{path} has format {record.get('format')}, expected {FORMAT}: remove {folder} to start anew")
+    record = CHECKPOINT.read(path / RECORD)
     _check_identity(folder, record["identity"], identity)
     try:
         tensors = load_file(path / TENSORS, device=str(device))

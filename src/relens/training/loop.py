@@ -77,7 +77,7 @@ def optimise(
     interrupted.
 
     Args:
-        model: as ``new_model`` made it; ``model.entity.device`` is where it is trained.
+        model: as ``new_model`` made it; ``model.device`` is where it is trained.
         triples: of train, (n, 3) rows head, relation, tail.
         settings: what to do.
         validate: returns the filtered MRR of the validation queries.
@@ -86,7 +86,7 @@ def optimise(
         checkpoint_seconds: between checkpoints, at least.
         stop: is asked before each step whether to stop.
     """
-    device = model.entity.device
+    device = model.device
     identity = {**settings.as_dict(), "triples": _digest(triples, model)}
     with current(device), isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relens.data.keys import directed_key, pair_key
+
 FIRST_COUNT = 3
 """What the counts behind row weights begin with (KGTuner and HousE)."""
 
@@ -43,11 +45,11 @@ class TrainingQueries:
         n = len(head)
         anchor, answer = torch.cat([head, tail]), torch.cat([tail, head])
         directed = torch.cat([relation, relation + n_relations])
-        pair = anchor * (2 * n_relations) + directed
+        pair = directed_key(anchor, directed, n_relations)
         distinct, index, counts = torch.unique(pair, return_inverse=True, return_counts=True)
         count = counts[index] + FIRST_COUNT
         weight = (count + torch.cat([count[n:], count[:n]])).float().rsqrt()
-        keys = torch.unique(pair * n_entities + answer)
+        keys = torch.unique(pair_key(pair, answer, n_entities))
         offsets = torch.searchsorted(keys, torch.cat([distinct, distinct[-1:] + 1]) * n_entities)
         example = torch.empty_like(distinct)
         example[index] = torch.arange(2 * n, device=pair.device)
@@ -62,10 +64,11 @@ class TrainingQueries:
 
         ``candidates`` is (C, P): each row serves B/C consecutive queries.
         """
-        pair = (anchor * (2 * self.n_relations) + relation).view(len(candidates), -1, 1)
-        wanted = (pair * self.n_entities + candidates.unsqueeze(1)).flatten(0, 1)
+        pair = directed_key(anchor, relation, self.n_relations).view(len(candidates), -1, 1)
+        wanted = pair_key(pair, candidates.unsqueeze(1), self.n_entities).flatten(0, 1)
         at = torch.searchsorted(self.keys, wanted).clamp_(max=len(self.keys) - 1)
-        return self.keys[at] == wanted
+        found: Tensor = self.keys[at] == wanted
+        return found
 
     def all_answers(self, pairs: Tensor) -> Tensor:
         """Return 1 at the known answers of some pairs (B,) and 0 elsewhere, (B, E) float32."""

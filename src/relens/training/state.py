@@ -35,7 +35,7 @@ class TrainingState:
     """
 
     def __init__(self, model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> None:
-        device = model.entity.device
+        device = model.device
         self.step, self.best_step = 0, 0
         self.best_mrr: float | None = None
         self.ending: Ending | None = None

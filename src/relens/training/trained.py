@@ -16,10 +16,10 @@ from relens.errors import InputError
 from relens.files import read_json, whole_folder, write_json
 from relens.models import build
 from relens.models.base import KGEModel
+from relens.records import TRAINED
 from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
-FORMAT = 2
 TENSORS, RECORD, LABELS = "model.safetensors", "model.json", "labels.json"
 
 
@@ -48,10 +48,17 @@ class TrainedModel:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Read what ``save_trained`` wrote, all but the parameters."""
-        record = read_json(folder / RECORD, "trained model")
-        if record.pop("format", None) != FORMAT:
-            raise InputError(f"{folder} has another format than {FORMAT}: train the model again")
-        return cls(folder, TrainSettings.from_dict(record.pop("settings")), **record)
+        record = TRAINED.read(folder / RECORD)
+        with TRAINED.parsing(str(folder / RECORD)):
+            return cls(
+                folder=folder,
+                settings=TrainSettings.from_dict(record["settings"]),
+                result=record["result"],
+                dataset=record["dataset"],
+                source=record["source"],
+                fingerprint=record["fingerprint"],
+                digest=record["digest"],
+            )
 
     def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:
         """Return the model in evaluation mode on a device; other data, or other ids of the same, are refused."""
@@ -84,7 +91,7 @@ def save_trained(
         save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
         with (aside / TENSORS).open("rb") as file:
             record["digest"] = file_digest(file, "sha256").hexdigest()[:16]
-        write_json(aside / RECORD, {"format": FORMAT, "settings": settings.as_dict(), **record})
+        TRAINED.write(aside / RECORD, {"settings": settings.as_dict(), **record})
         write_json(aside / LABELS, _labels(dataset))
     return TrainedModel.open(folder)
 

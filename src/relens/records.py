@@ -1,0 +1,121 @@
+"""Records: the JSON files that relens writes. Each names its kind, its format and the relens that wrote it.
+
+A format changes when old files can no longer be read as they are. ``relens upgrade`` then converts a run.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from relens import __version__
+from relens.errors import DatasetError, InputError, RanksError, WeightsError
+from relens.files import read_json, write_json
+
+TIE_RULE = "mean"
+"""How tied candidates are ranked in everything that is stored: a tied block shares its mean rank."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where ranks come from: what every number computed from them must name.
+
+    Attributes:
+        dataset: the name of the data set.
+        fingerprint: digest of the data set, or of the query list where no data set was at hand.
+        split: the split of the queries.
+        filter_splits: splits whose known answers were removed; empty where the ranks were taken as they came.
+        candidates: ``all`` entities, or ``sampled`` (a fixed list of negatives per query).
+    """
+
+    dataset: str
+    fingerprint: str
+    split: str
+    filter_splits: tuple[str, ...] = ()
+    candidates: str = "all"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "filter_splits": list(self.filter_splits)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild from ``to_json``'s result; other keys are ignored."""
+        found = {field.name: value[field.name] for field in fields(cls)}
+        return cls(**{**found, "filter_splits": tuple(found["filter_splits"])})
+
+
+@dataclass(frozen=True)
+class RecordKind:
+    """A kind of record.
+
+    Attributes:
+        name: the value of ``kind`` in the file.
+        format: the format that this relens reads and writes.
+        remedy: how to make the record again, as a sentence.
+        error: what to raise where a record cannot be used.
+    """
+
+    name: str
+    format: int
+    remedy: str
+    error: type[InputError] = InputError
+
+    def stamp(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values under a heading of kind, format and version."""
+        return {"kind": self.name, "format": self.format, "relens": __version__, **values}
+
+    def matches(self, value: Mapping[str, Any]) -> bool:
+        """Say whether a value is such a record in the format of this relens."""
+        return (value.get("kind"), value.get("format")) == (self.name, self.format)
+
+    def check(self, value: Mapping[str, Any], where: str) -> None:
+        """Raise an error where a value is another kind of record, or has another format; ``where`` names it."""
+        if value.get("kind") != self.name:
+            raise self.error(f"{where} is not a {self.name!r} record: its kind is {value.get('kind')!r}. {self.remedy}")
+        if value.get("format") != self.format:
+            raise self.error(
+                f"{where} has format {value.get('format')}, this relens reads format {self.format}: convert the run "
+                f"with `relens upgrade RUN`, use relens {value.get('relens', '(unknown)')}, or make it again. "
+                f"{self.remedy}"
+            )
+
+    def write(self, path: Path, values: Mapping[str, Any]) -> None:
+        """Write a record, whole or not at all."""
+        write_json(path, self.stamp(values))
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Read and check a record."""
+        value = read_json(path, self.name.removeprefix("relens "))
+        self.check(value, str(path))
+        return value
+
+    @contextmanager
+    def parsing(self, where: str) -> Iterator[None]:
+        """Inside, a missing or malformed part of a record raises an error that names the record."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
+
+
+RUN = RecordKind("relens run", 2, "Make a run with `relens run DATASET`.")
+PACK = RecordKind("relens packed ranks", 1, "Pack or import these ranks again.", RanksError)
+REDUCED = RecordKind("relens reduced ranks", 1, "Reduce the ranks again with `relens ranks reduce`.", RanksError)
+RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens rank RUN --force`.", RanksError)
+WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
+EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate`.")
+COMPARISON = RecordKind("relens comparison", 1, "Compare again with `relens run` or `relens report`.")
+STAGE = RecordKind("relens stage", 1, "Run the same command again with --force.")
+TRAINED = RecordKind("relens trained model", 3, "Train the model again.")
+CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
+CANDIDATES = RecordKind(
+    "relens candidates", 1, "Make them again with `relens data sample-negatives DATASET`.", DatasetError
+)
+OGB_COPY = RecordKind(
+    "relens copy of an OGB data set", 1, "Remove the copy; the next read writes it again.", DatasetError
+)
+IMPORTED = RecordKind("relens imported data set", 1, "Import it again with `relens data import`.", DatasetError)
