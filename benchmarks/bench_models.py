@@ -163,12 +163,12 @@ def measure(case: Case) -> dict[str, Any]:
     """Search and evaluate; report the times, the MRRs and the most memory ever in use."""
     packed = load_pack(case.store)
     few = as_stored(subset(packed, WARM_UP_SHARE, case.seed))
-    evaluate(few, case.fit(few, max_models=case.max_models), reference=few.models[0], jobs=case.jobs)
+    evaluate(few, case.search(few, max_models=case.max_models), reference=few.models[0], jobs=case.jobs)
     found: list[EnsembleWeights] = []
     results = []
     timings = time_in_turn(
         {
-            "search": lambda: found.append(case.fit(packed)),
+            "search": lambda: found.append(case.search(packed)),
             "evaluation": lambda: results.append(
                 evaluate(packed, found[-1], reference=packed.models[0], jobs=case.jobs)
             ),
@@ -191,7 +191,7 @@ def measure(case: Case) -> dict[str, Any]:
 def measure_few(case: Case, packed: PackedRanks) -> dict[str, Any]:
     """Search once more with a limit on the models of a group."""
     begun = perf_counter()
-    weights = case.fit(packed, max_models=case.max_models)
+    weights = case.search(packed, max_models=case.max_models)
     seconds = perf_counter() - begun
     ranks = weights.answer_ranks(packed, jobs=case.jobs)
     return {

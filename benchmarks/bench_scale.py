@@ -158,13 +158,13 @@ def work(case: Case) -> dict[str, Any]:
     """Pack, search and evaluate as a user does; report the times, the results and the most memory ever in use."""
     with case.packed(WARM_UP) as few:
         for changes in (PAPER, {}) if case.with_default else (PAPER,):
-            evaluate(few, case.fit(few, **changes), reference=few.models[0], jobs=case.jobs)
+            evaluate(few, case.search(few, **changes), reference=few.models[0], jobs=case.jobs)
     with case.packed() as packed:
         found: list[EnsembleWeights] = []
         evaluations = []
         timings = time_in_turn(
             {
-                "search": lambda: found.append(case.fit(packed, **PAPER)),
+                "search": lambda: found.append(case.search(packed, **PAPER)),
                 "evaluation": lambda: evaluations.append(
                     evaluate(packed, found[-1], reference=packed.models[0], jobs=case.jobs)
                 ),
@@ -183,7 +183,7 @@ def work(case: Case) -> dict[str, Any]:
         }
         if case.with_default:
             begun = perf_counter()
-            chosen = case.fit(packed).settings
+            chosen = case.search(packed).settings
             kept = ("input", "kappa", "cross_validation")
             figures["default_fit"] = {"seconds": perf_counter() - begun, **{key: chosen[key] for key in kept}}
     return {**figures, "peak_gb": memory_status("VmHWM") / 1e9}

@@ -118,14 +118,14 @@ class Bench:
         """Compile everything on a small part of the pack, of the same array types."""
         some = as_stored(subset(self.packed, WARM_UP_TRIPLES / (self.packed.n_queries / 2), self.settings.seed))
         for changes in (PAPER, {}, {**PAPER, "method": "simple"}, {**PAPER, "searcher": "tpe", "trials": 2}):
-            self.fit(some, **changes)
+            self.search(some, **changes)
         for kernel in KERNELS.values():
             reader(kernel, [words_of(some.contested)], self.settings.jobs)()
 
     def sweep(self) -> dict[str, Any]:
         """Time (c), the sweep."""
         found = []
-        timing = repeated(lambda: found.append(self.fit(**PAPER)), self.settings.repeats)
+        timing = repeated(lambda: found.append(self.search(**PAPER)), self.settings.repeats)
         self.swept = found[-1]
         mrr = self.mrr(self.swept)
         say(f"(c) sweep: {timing.median:.2f} s, MRR {mrr:.5f}")
@@ -142,7 +142,7 @@ class Bench:
         mrrs = {
             "best_single": max(of(vertex) for vertex in vertices(self.packed.n_models)),
             "mean": of(uniform(self.packed.n_models)),
-            "simple": self.mrr(self.fit(method="simple", input="rank", regularise="none")),
+            "simple": self.mrr(self.search(method="simple", input="rank", regularise="none")),
             "dsc": self.mrr(self.swept),
         }
         say("    " + ", ".join(f"{name} {value:.4f}" for name, value in mrrs.items()))
@@ -151,7 +151,7 @@ class Bench:
     def default_fit(self) -> dict[str, Any]:
         """Time one fit as it comes: cross-validation chooses input and shrinkage."""
         found: list[EnsembleWeights] = []
-        seconds = seconds_of(lambda: found.append(self.fit()))
+        seconds = seconds_of(lambda: found.append(self.search()))
         chosen = {key: found[0].settings[key] for key in ("input", "kappa")}
         say(f"    default fit with cross-validation: {seconds:.2f} s, {chosen}")
         return {"seconds": seconds, "mrr": self.mrr(found[0]), **chosen}
@@ -160,7 +160,7 @@ class Bench:
         """Time (b), TPE on packed ranks."""
         found: list[EnsembleWeights] = []
         changes = {**PAPER, "searcher": "tpe", "trials": self.settings.tpe_trials}
-        seconds = seconds_of(lambda: found.append(self.fit(**changes)))
+        seconds = seconds_of(lambda: found.append(self.search(**changes)))
         mrr = self.mrr(found[0])
         say(f"(b) relens tpe: {seconds:.1f} s, MRR {mrr:.5f}")
         startup = found[0].settings["startup_trials"]
@@ -237,7 +237,7 @@ class Bench:
         for fraction in FRACTIONS:
             some = as_stored(subset(self.packed, fraction, self.settings.seed))
             queries.append(some.n_queries)
-            seconds["sweep"].append(repeated(lambda s=some: self.fit(s, **PAPER), self.settings.repeats).median)
+            seconds["sweep"].append(repeated(lambda s=some: self.search(s, **PAPER), self.settings.repeats).median)
             evaluate = repeated(lambda s=some: answer_ranks(s, weights, jobs=jobs), EVALUATIONS)
             seconds["evaluation"].append(evaluate.median)
         exponents = {name: growth_exponent(queries, values) for name, values in seconds.items()}

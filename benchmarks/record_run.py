@@ -59,7 +59,7 @@ def main(
         "command": command,
         "device": device,
         "provenance": next(iter(metrics.values()))["provenance"],
-        "training_seconds": sum(model["seconds"] for model in recorded.values()),
+        "training_seconds": sum(model.get("seconds", 0) for model in recorded.values()),
         "models": recorded,
         "methods": {name: _test(metrics[name]) for name in comparison.weights},
         "notes": list(comparison.notes),
@@ -74,6 +74,8 @@ def main(
 def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a model: its training, validation MRRs by step, test metrics, and settings."""
     folder = run.model_path(name)
+    if not folder.is_dir():  # trained elsewhere: the run has its ranks alone
+        return _test(evaluation)
     trained = read_json(folder / "trained" / "model.json", "trained model")
     records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
     return {

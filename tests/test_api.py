@@ -32,7 +32,7 @@ def test_dir_names_what_all_names():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'relens' has no attribute 'fti'"):
         _ = relens.fti
-    assert not hasattr(relens, "search")
+    assert not hasattr(relens, "searches")
 
 
 def test_names_are_loaded_when_first_used():

@@ -186,15 +186,22 @@ def test_json_names_what_a_number_needs() -> None:
     assert plain["settings"]["searcher"] == "sweep"
 
 
-@pytest.mark.parametrize("key", ["kind", "format", "tie_rule"])
-def test_json_of_another_kind_is_refused(key: str) -> None:
-    with pytest.raises(InputError, match=f"{key} is 'odd', expected .* Run `relens evaluate` again"):
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("kind", "is not a 'relens evaluation' record: its kind is 'odd'"),
+        ("format", "has format 'odd', this relens reads format 1"),
+        ("tie_rule", "has the tie rule 'odd', expected 'mean'"),
+    ],
+)
+def test_json_of_another_kind_is_refused(key: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate`"):
         Evaluation.from_json({**toy_evaluation().to_json(), key: "odd"})
 
 
 @pytest.mark.parametrize("damage", [{"overall": {"mrr": 1}}, {"by_group": None}, {"interval": [1, 2, 3]}])
 def test_damaged_json_is_refused(damage: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="damaged evaluation"):
+    with pytest.raises(InputError, match="the evaluation is damaged"):
         Evaluation.from_json({**toy_evaluation().to_json(), **damage})
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import relens
 from relens.errors import InputError, RanksError, WeightsError
 from relens.packs.store import save_pack
 from relens.runs import Run
@@ -15,7 +16,7 @@ def test_a_created_run_is_opened_again(tmp_path):
     run = Run.open(tmp_path / "r")
     assert (run.name, run.dataset, run.path) == ("r", "toy", tmp_path / "r")
     assert json.loads((tmp_path / "r" / "run.json").read_text()) == {
-        "format": 1, "kind": "relens run", "name": "r", "dataset": "toy",
+        "format": 2, "kind": "relens run", "relens": relens.__version__, "name": "r", "dataset": "toy",
     }  # fmt: skip
 
 
@@ -48,8 +49,11 @@ def test_unsafe_names_are_refused(tmp_path, name):
     [
         (None, "is not a run: it has no run.json. Make one with `relens run DATASET`, .* `relens ranks import"),
         ("{", "is not readable JSON"),
-        ('{"kind": "relens packed ranks"}', "is not a run: its run.json does not describe one"),
-        ('{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}', "has format version 7, this relens reads"),
+        ('{"kind": "relens packed ranks"}', "is not a 'relens run' record"),
+        (
+            '{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}',
+            "has format 7, this relens",
+        ),
     ],
 )
 def test_other_directories_are_not_runs(tmp_path, content, message):

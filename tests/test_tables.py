@@ -140,6 +140,11 @@ def test_plain_text_has_no_escapes_and_no_trailing_blanks() -> None:
     assert all(line == line.rstrip() for line in text.split("\n"))
 
 
+def test_bare_markdown_is_the_rows_alone_with_labels_as_they_are() -> None:
+    table = replace(small([0.5]), rows=(Row(("`dsc`", 0.5)),))
+    assert table.to_markdown(bare=True) == "| name | MRR |\n| :-- | --: |\n| `dsc` | 0.50 |"
+
+
 def test_markdown_layout() -> None:
     assert small([0.5]).to_markdown().split("\n") == [
         "**A table**",

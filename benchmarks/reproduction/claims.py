@@ -1,11 +1,12 @@
 """What the paper says about its experiments, claim by claim, and whether it holds here."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from evidence import DSC_AS_PUBLISHED, SIMPLE_AS_PUBLISHED, SIX, Evidence
+
+from .evidence import DSC_AS_PUBLISHED, SIMPLE_AS_PUBLISHED, SIX, Evidence
 
 
 class Finding(NamedTuple):
@@ -24,15 +25,6 @@ RELATIONS = {
 }
 """The relations of WN18RR that the paper shows, with the family of models that it finds best or worst there."""
 VERDICTS = {True: "holds: ", False: "**no**: ", None: ""}
-
-
-def claims(found: Sequence[Evidence]) -> str:
-    """Return a table: a claim in each row, a finding in each data set's column."""
-    header = ["the paper says", *(of.title for of in found)]
-    rows = [header, ["---"] * len(header)]
-    for text, judge in CLAIMS.items():
-        rows.append([text, *(VERDICTS[holds] + figures for holds, figures in map(judge, found))])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def simple_beats_every_model(of: Evidence) -> Finding:

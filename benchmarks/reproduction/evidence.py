@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,13 @@ LEADERBOARD = {"autoblm": "AutoBLM", "complex-rp": "ComplEx-RP", "triplere": "Tr
 PROTOCOLS = {"full": "all entities", "sampled": "501 candidates"}
 SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED = "simple:input=rank", "dsc:input=rank,regularise=none"
 METRICS = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """Return the report ``docs/results/NAME.json``."""
+    found: dict[str, Any] = json.loads((ROOT / f"docs/results/{name}.json").read_text(encoding="utf-8"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -44,23 +51,23 @@ class Evidence:
     @cached_property
     def six(self) -> dict[str, Any]:
         """The record of the paper's six models and what combines them."""
-        return self._json("six.json")
+        return self._json("six")
 
     @cached_property
     def members(self) -> dict[str, Any]:
         """The same with further members."""
-        return self._json("members.json")
+        return self._json("members")
 
     @cached_property
     def searches(self) -> dict[str, Any]:
         """The searches on reduced ranks, by name."""
-        found: dict[str, Any] = self._json("searches.json")["searches"]
+        found: dict[str, Any] = self._json("searches")["searches"]
         return found
 
     @cached_property
     def curves(self) -> list[dict[str, Any]]:
         """The learning curves of the searches."""
-        found: list[dict[str, Any]] = self._json("curves.json")["curves"]
+        found: list[dict[str, Any]] = self._json("curves")["curves"]
         return found
 
     @cached_property
@@ -80,8 +87,7 @@ class Evidence:
         return metrics
 
     def _json(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((RESULTS / self.dataset / name).read_text(encoding="utf-8"))
-        return found
+        return load(f"reproduction/{self.dataset}/{name}")
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,7 @@ class Leaderboard:
     @cached_property
     def record(self) -> dict[str, Any]:
         """How the models were trained, and what they and their ensembles are worth."""
-        found: dict[str, Any] = json.loads((RESULTS.parent / f"leaderboard/{self.protocol}.json").read_text("utf-8"))
-        return found
+        return load(f"leaderboard/{self.protocol}")
 
     @cached_property
     def ranks(self) -> "Ranks":

@@ -74,11 +74,13 @@ class RecordKind:
         """Raise an error where a value is another kind of record, or has another format; ``where`` names it."""
         if value.get("kind") != self.name:
             raise self.error(f"{where} is not a {self.name!r} record: its kind is {value.get('kind')!r}. {self.remedy}")
-        if value.get("format") != self.format:
+        found = value.get("format")
+        if found != self.format:
+            older = isinstance(found, int) and found < self.format
+            way_out = "Convert the run with `relens upgrade RUN`, or" if older else f"Use {_writer(value)}, or"
             raise self.error(
-                f"{where} has format {value.get('format')}, this relens reads format {self.format}: convert the run "
-                f"with `relens upgrade RUN`, use relens {value.get('relens', '(unknown)')}, or make it again. "
-                f"{self.remedy}"
+                f"{where} has format {found!r}, this relens reads format {self.format}. "
+                f"{way_out} {self.remedy[0].lower()}{self.remedy[1:]}"
             )
 
     def write(self, path: Path, values: Mapping[str, Any]) -> None:
@@ -100,6 +102,10 @@ class RecordKind:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
             raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
+
+
+def _writer(value: Mapping[str, Any]) -> str:
+    return f"relens {value['relens']}, which wrote it" if "relens" in value else "the relens that wrote it"
 
 
 RUN = RecordKind("relens run", 2, "Make a run with `relens run DATASET`.")

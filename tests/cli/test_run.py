@@ -134,8 +134,8 @@ def test_suspicious_data_is_noted(tmp_path):
     noted = [line.removeprefix("relens: warning: ") for line in err.splitlines() if "warning: " in line]
     assert noted[:7] == [
         "train, valid and test begin with the same line, 'e0 plus_1 e1': remove it if it is a heading",
-        "1 of 7 valid triples are in train, too: who learns them by heart looks good on valid",
-        "1 of 9 test triples are in train, too: who learns them by heart looks good on test",
+        "1 of 7 valid triples are in train, too: a model that memorises train will look good on valid",
+        "1 of 9 test triples are in train, too: a model that memorises train will look good on test",
         "2 triples repeat another one of their split",
         "1 relations of valid are not in train, so nothing is learnt of them: 'minus'",
         "1 of 9 test triples have an entity that train does not have: nothing is learnt of it",

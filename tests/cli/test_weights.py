@@ -162,7 +162,7 @@ def test_a_csv_by_hand(searched, tmp_path):
         ("w.csv", "group,alpha\nrelation 0,1\n", [], "unknown group 'relation 0'; did you mean 'relation 0 [tail]'"),
         ("w.csv", "group,alpha\nrelation 0,1\n", ["--group", "nothing"], "unknown grouping 'nothing'"),
         ("w.csv", "group,alpha\n", ["--models", "alpha"], "--models names the columns of an .npy table; w.csv names"),
-        ("w.json", "{}", [], "w.json: expected 'relens weights' of format 1, found None of format None"),
+        ("w.json", "{}", [], "w.json is not a 'relens weights' record: its kind is None"),
         ("w.json", "[", [], "w.json is not readable JSON"),
         ("w.npy", "junk", [], "w.npy cannot be read as a plain .npy array"),
         ("w.txt", "1", [], "cannot tell the form of"),

@@ -128,8 +128,8 @@ def test_candidates_of_another_numbering_are_refused(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "something"}, "says 'something', format 1, expected 'relens candidates', format 1"),
-        ({"format": 2}, "format 2, expected 'relens candidates', format 1"),
+        ({"kind": "something"}, "is not a 'relens candidates' record: its kind is 'something'"),
+        ({"format": 2}, "has format 2, this relens reads format 1"),
         ({"splits": {}}, "has no candidates of valid: expected those of valid and test"),
         ({"splits": {"valid": {}}}, "candidates.json is damaged .KeyError"),
         ({"splits": []}, "candidates.json is damaged"),
@@ -168,5 +168,5 @@ def test_damaged_arrays_are_refused(folder):
     with pytest.raises(DatasetError, match=r"test_candidates\.npy, query 2 .*the answer, entity 0"):
         with_candidates(DATASET, folder)
     shutil.rmtree(folder)
-    with pytest.raises(InputError, match=r"the record of candidates .*candidates\.json does not exist"):
+    with pytest.raises(InputError, match=r"candidates .*candidates\.json does not exist"):
         with_candidates(DATASET, folder)

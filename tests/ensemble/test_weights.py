@@ -10,7 +10,7 @@ import pytest
 from relens.data.grouping import Grouping
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.search import search
-from relens.ensemble.weights import FORMAT, KIND, EnsembleWeights
+from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError
 from relens.records import Provenance
 from tests.ensemble.cases import queries_of, random_case, without_gaps
@@ -92,7 +92,7 @@ def test_weights_without_gaps_without_trace_and_by_a_users_groups(weights):
 
 def test_files_are_keyed_by_labels_and_say_what_they_are(weights):
     value = weights.to_json()
-    assert (value["kind"], value["format"]) == (KIND, FORMAT)
+    assert (value["kind"], value["format"]) == ("relens weights", 1)
     assert value["groups"]["né [head]"] == {"queries": 3, "weights": {"m0": 0, "m1": 0, "m2": 2**20}}
     assert "knows [tail]" not in value["groups"]
     assert value["fallback"] == {"m0": 7, "m1": 8, "m2": 9}
@@ -250,9 +250,9 @@ GROUP = ("groups", "likes [tail]", "weights")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("format", to=2), "file: expected 'relens weights' of format 1, found 'relens weights' of format 2."),
-        (put("kind", to="cake"), "file: expected 'relens weights' of format 1, found 'cake' of format 1"),
-        (drop("kind"), "found None of format 1"),
+        (put("format", to=2), "file has format 2, this relens reads format 1. Use relens"),
+        (put("kind", to="cake"), "file is not a 'relens weights' record: its kind is 'cake'"),
+        (drop("kind"), "file is not a 'relens weights' record: its kind is None"),
         (put(*GROUP, "m1", to=-2), "file, group 'likes [tail]': found the negative weight -2"),
         (put(*GROUP, to={"m0": 0, "m1": 0, "m2": 0}), "file, group 'likes [tail]': all weights of a vector are 0"),
         (put("fallback", to={"m0": 0, "m1": 0, "m2": 0}), "file, fallback: all weights of a vector are 0"),
@@ -265,19 +265,19 @@ GROUP = ("groups", "likes [tail]", "weights")
         (put("fallback", "m9", to=1), "file, fallback: found weights of ['m0', 'm1', 'm2', 'm9'], expected those of"),
         (put("groups", "likes [tial]", to={"queries": 1, "weights": {}}), "unknown group 'likes [tial]'; did you mean"),
         (put("models", to=["m0", "m1", "m1", "m2"]), "file: a model is named twice among m0, m1, m1, m2"),
-        (put("gap_scales", to=[1.0]), "file: a part is missing or malformed (ValueError"),
-        (put("settings", to=7), "file: a part is missing or malformed (TypeError"),
+        (put("gap_scales", to=[1.0]), "file is damaged (ValueError"),
+        (put("settings", to=7), "file is damaged (TypeError"),
         (put("input", to="ranks"), "file: found the input 'ranks', expected one of rank, log, sqrt, rrf, score"),
         (put("input", to=5), "file: found the input 5, expected one of rank"),
-        (drop("trace"), "file: a part is missing or malformed (KeyError('trace')). Search again."),
-        (put("trace", to=[[1, 2]]), "file: a part is missing or malformed (ValueError"),
-        (put("trace", to=[[1, 2, "x"]]), "file: a part is missing or malformed (ValueError"),
-        (put("groups", "likes [tail]", "queries", to="many"), "file: a part is missing or malformed (ValueError"),
-        (put("gap_scales", to=["wide"]), "file: a part is missing or malformed (ValueError"),
-        (put("groups", to=[1]), "file: a part is missing or malformed (AttributeError"),
-        (put("models", to=7), "file: a part is missing or malformed (TypeError"),
-        (drop("relations", 0, "head"), "file: a part is missing or malformed (KeyError('head'))"),
-        (put("dataset", to="toy"), "file: a part is missing or malformed (TypeError"),
+        (drop("trace"), "file is damaged (KeyError('trace')). Search again"),
+        (put("trace", to=[[1, 2]]), "file is damaged (ValueError"),
+        (put("trace", to=[[1, 2, "x"]]), "file is damaged (ValueError"),
+        (put("groups", "likes [tail]", "queries", to="many"), "file is damaged (ValueError"),
+        (put("gap_scales", to=["wide"]), "file is damaged (ValueError"),
+        (put("groups", to=[1]), "file is damaged (AttributeError"),
+        (put("models", to=7), "file is damaged (TypeError"),
+        (drop("relations", 0, "head"), "file is damaged (KeyError('head'))"),
+        (put("dataset", to="toy"), "file is damaged (TypeError"),
     ],
 )  # fmt: skip
 def test_damaged_weights_are_refused_with_the_place(weights, change, message):
@@ -298,7 +298,7 @@ def test_a_truncated_file_is_refused_by_name(weights, tmp_path):
 def test_a_file_with_an_error_is_named(weights, tmp_path):
     path = tmp_path / "w.json"
     path.write_text(json.dumps(damaged(weights, put("format", to=99))))
-    with pytest.raises(WeightsError, match=re.escape(f"{path}: expected 'relens weights' of format 1")):
+    with pytest.raises(WeightsError, match=re.escape(f"{path} has format 99")):
         EnsembleWeights.load(path)
 
 

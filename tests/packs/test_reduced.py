@@ -71,5 +71,5 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(RanksError, match="not a file of reduced ranks"):
         read_reduced(path)
     np.savez(path, header=np.frombuffer(b'{"kind": "other", "format": 1, "tie_rule": "mean"}', np.uint8))
-    with pytest.raises(RanksError, match=r"ranks\.npz has 'other', format 1"):
+    with pytest.raises(RanksError, match=r"ranks\.npz is not a 'relens reduced ranks' record: its kind is 'other'"):
         read_reduced(path)

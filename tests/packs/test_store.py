@@ -131,8 +131,11 @@ def edit(path, **changes) -> None:
     [
         (lambda s: (s / "manifest.json").unlink(), "is not a packed store: it has no manifest.json"),
         (lambda s: (s / "manifest.json").write_text("{"), "is not readable JSON"),
-        (lambda s: edit(s, kind="relens run"), "is not a packed store: its manifest says 'relens run'"),
-        (lambda s: edit(s, format=2, relens="9.1"), "has format version 2, this relens reads version 1.*relens 9.1"),
+        (lambda s: edit(s, kind="relens run"), "is not a 'relens packed ranks' record: its kind is 'relens run'"),
+        (
+            lambda s: edit(s, format=2, relens="9.1"),
+            "has format 2, this relens reads format 1. Use relens 9.1, which wrote it",
+        ),
         (lambda s: edit(s, tie_rule="optimistic"), "packed with the tie rule 'optimistic', expected 'mean'"),
         (lambda s: edit(s, n_queries="many"), "manifest.json is damaged"),
         (lambda s: edit(s, rank_dtype="snake"), "manifest.json is damaged"),

@@ -40,6 +40,6 @@ if __name__ == "__main__":
     from relens.cli import main
     from relens.pipeline import training
 
-    training.fit = partial(training.fit, checkpoint_seconds=0)
+    training.optimise = partial(training.optimise, checkpoint_seconds=0)
     sys.addaudithook(die)
     main()

@@ -155,8 +155,8 @@ def test_damaged_checkpoints_are_refused_by_name(tmp_path) -> None:
     (tmp_path / "step-000000005" / TENSORS).write_bytes(b"\x80\x04pickle")
     with pytest.raises(InputError, match=r"tensors.safetensors cannot be read"):
         newest_checkpoint(tmp_path, {}, CPU)
-    (tmp_path / "step-000000005" / "state.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(InputError, match="has format 99, expected 2"):
+    (tmp_path / "step-000000005" / "state.json").write_text(json.dumps({"kind": "relens checkpoint", "format": 99}))
+    with pytest.raises(InputError, match="has format 99, this relens reads format 3"):
         newest_checkpoint(tmp_path, {}, CPU)
 
 

@@ -67,7 +67,7 @@ def test_damaged_models_are_refused_by_name(tmp_path) -> None:
     with pytest.raises(InputError, match=r"model.safetensors cannot be read"):
         stored.load(GRAPH)
     (tmp_path / "m" / RECORD).write_text("{}")
-    with pytest.raises(InputError, match="has another format than 2"):
+    with pytest.raises(InputError, match="is not a 'relens trained model' record"):
         TrainedModel.open(tmp_path / "m")
     with pytest.raises(InputError, match="does not exist"):
         TrainedModel.open(tmp_path / "nowhere")

@@ -125,19 +125,26 @@ class Table:
             console.print(Text(line), width=width)
         return "\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n"))
 
-    def to_markdown(self) -> str:
-        """Render for Markdown; best values are bold."""
+    def to_markdown(self, *, bare: bool = False) -> str:
+        """Render for Markdown; best values are bold.
+
+        ``bare`` is for a table inside a page: the rows alone, without title, facts and notes; its labels and headings
+        are Markdown already.
+        """
+        escaped = str if bare else _markdown
 
         def shown(cell: Cell) -> str:
-            text = _markdown(cell.text) if cell.label else cell.text
+            text = escaped(cell.text) if cell.label else cell.text
             return f"**{text}**" if cell.best else text
 
         lines = [
-            [_markdown(column.heading) for column in self.columns],
+            [escaped(column.heading) for column in self.columns],
             [":--" if column.align == "left" else "--:" for column in self.columns],
             *([shown(cell) for cell in row] for row in self.cells()),
         ]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        if bare:
+            return table
         below = "  \n".join(_markdown(line) for line in (self.caption, *self.notes))
         return f"**{_markdown(self.title)}**\n\n{table}\n\n{below}"
 

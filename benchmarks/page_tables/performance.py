@@ -1,0 +1,208 @@
+"""Tables of what the programs ``benchmarks/bench_*.py`` measured: times, memory and growth."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .markdown import duration, table
+
+Report = dict[str, Any]
+Row = tuple[str, Callable[[Report], str]]
+"""A row of a table: its title, and what says the cell of a column."""
+
+
+def machine_table(report: Report) -> str:
+    """Say where and with what the figures were measured."""
+    found = report["environment"]
+    packages = ", ".join(f"{name} {number}" for name, number in found["versions"].items() if number)
+    cells = [
+        found["cpu"],
+        str(found["cores"]),
+        f"{found['memory_gb']:g}",
+        found["python"],
+        packages,
+        str(report["settings"]["jobs"]),
+        found["commit"][:12],
+    ]
+    header = ["processor", "cores", "memory, GB", "Python", "packages", "workers", "commit"]
+    return table(header, [cells], align="left")
+
+
+def search_table(reports: Sequence[Report]) -> str:
+    """Return one column per shape."""
+    rows: list[Row] = [
+        ("queries, groups", lambda r: f"{r['shape']['queries']:,}, {r['shape']['groups']:,}"),
+        ("candidates, models", lambda r: f"{r['shape']['candidates']:,}, {r['shape']['models']}"),
+        ("contested share", lambda r: f"{r['shape']['contested_share']:.1%}"),
+        (
+            "contested per query, median / mean",
+            lambda r: f"{r['shape']['contested_median']:,.0f} / {r['shape']['contested_mean']:,.0f}",
+        ),
+        (
+            "packed ranks, MB (of dense uint16)",
+            lambda r: f"{r['shape']['packed_bytes'] / 1e6:,.0f} ({r['shape']['packed_over_dense']:.1%})",
+        ),
+        ("(a) authors' procedure, extrapolated", lambda r: _authors(r, "seconds")),
+        ("  with numpy as it comes", lambda r: _authors(r, "seconds_numpy_as_it_comes")),
+        ("  with the published objective", lambda r: _authors(r, "seconds_as_published")),
+        ("(b) relens tpe", lambda r: duration(r["tpe"]["seconds"]) if r["tpe"] else "–"),
+        ("(c) relens sweep", lambda r: duration(r["sweep"]["median_seconds"])),
+        ("default fit, with cross-validation", lambda r: duration(r["default_fit"]["seconds"])),
+        ("(a) / (c)", lambda r: _times(r["authors"]["extrapolated"]["seconds"], r) if r["authors"] else "–"),
+        ("(b) / (c)", lambda r: _times(r["tpe"]["seconds"], r) if r["tpe"] else "–"),
+        ("one evaluation of a weight vector", lambda r: duration(r["evaluation"]["median_seconds"])),
+        (
+            "  GB/s (of the best read kernel)",
+            lambda r: f"{r['evaluation']['gb_per_second']:.1f} ({r['evaluation']['ratio_to_best_read']:.0%})",
+        ),
+        ("time of the sweep grows like", lambda r: f"n^{r['growth']['exponents']['sweep']:.2f}"),
+        ("time of an evaluation grows like", lambda r: f"n^{r['growth']['exponents']['evaluation']:.2f}"),
+    ]
+    return _columns("", _names(reports), rows, reports)
+
+
+def methods_table(reports: Sequence[Report]) -> str:
+    """Return the validation MRRs, one column per shape."""
+    rows: list[Row] = [
+        ("best single model", lambda r: _mrr(r["methods"]["best_single"])),
+        ("mean", lambda r: _mrr(r["methods"]["mean"])),
+        ("simple, sweep", lambda r: _mrr(r["methods"]["simple"])),
+        ("dsc, tpe (b)", lambda r: _mrr(r["tpe"]["mrr"]) if r["tpe"] else "–"),
+        ("dsc, sweep (c)", lambda r: _mrr(r["sweep"]["mrr"])),
+        ("sampled groups, authors' procedure (a)", lambda r: _mrr(r["authors"]["mrr"]) if r["authors"] else "–"),
+        ("sampled groups, sweep (c)", lambda r: _mrr(r["authors"]["mrr_sweep"]) if r["authors"] else "–"),
+    ]
+    return _columns("validation MRR", _names(reports), rows, reports)
+
+
+def pack_table(report: Report) -> str:
+    """Return one row per kind of array."""
+    header = ["packing", "GB", "seconds", "GB/s", "of reading", "store, MB", "private memory, GB"]
+    rows = [
+        [
+            name,
+            f"{case['bytes'] / 1e9:.1f}",
+            f"{case['median_seconds']:.1f}",
+            f"{case['gb_per_second']:.2f}",
+            f"{case['ratio_to_best_read']:.0%}",
+            f"{case['store_bytes'] / 1e6:,.0f}",
+            f"{case['peak_private_gb']:.2f}",
+        ]
+        for name, case in report["cases"].items()
+    ]
+    return table(header, rows)
+
+
+def scale_table(report: Report) -> str:
+    """Return one column per size."""
+    rows: list[Row] = [
+        ("queries, groups", lambda r: f"{r['queries']:,}, {r['groups']:,}"),
+        ("rank files, MB", lambda r: f"{r['file_bytes'] / 1e6:,.0f}"),
+        ("packed ranks, MB (contested share)", lambda r: f"{r['store_bytes'] / 1e6:,.0f} ({r['contested_share']:.1%})"),
+        ("packing", lambda r: duration(r["pack"]["median_seconds"])),
+        (
+            "  GB/s (of the best way to read)",
+            lambda r: f"{r['pack_gb_per_second']:.1f} ({r['ratio_to_best_read']:.0%})",
+        ),
+        ("search of all groups", lambda r: duration(r["search"]["median_seconds"])),
+        ("evaluation, with intervals", lambda r: duration(r["evaluation"]["median_seconds"])),
+        (
+            "default fit, with cross-validation",
+            lambda r: duration(r["default_fit"]["seconds"]) if "default_fit" in r else "–",
+        ),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+    ]
+    return _columns("triples", [f"{size['triples']:,}" for size in report["sizes"]], rows, report["sizes"])
+
+
+def models_table(report: Report) -> str:
+    """Return one column per number of models."""
+    rows: list[Row] = [
+        ("contested share", lambda r: f"{r['statistics']['contested_share']:.1%}"),
+        ("packed ranks, MB", lambda r: f"{r['store_bytes'] / 1e6:,.0f}"),
+        ("ranking and packing of scores", lambda r: duration(r["pack_seconds"])),
+        ("search of all groups", lambda r: duration(r["search"]["median_seconds"])),
+        ("evaluation, with intervals", lambda r: duration(r["evaluation"]["median_seconds"])),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+        ("best single model", lambda r: _mrr(r["mrr_best_single"])),
+        ("dsc, sweep", lambda r: _mrr(r["mrr"])),
+        ("models with a weight, per group", lambda r: f"{r['models_used']:.1f}"),
+        ("search with a limit on the models", lambda r: duration(r["few"]["seconds"]) if "few" in r else "–"),
+        (
+            "dsc with that limit",
+            lambda r: f"{_mrr(r['few']['mrr'])} (at most {r['few']['max_models']})" if "few" in r else "–",
+        ),
+    ]
+    return _columns("models", [str(size["models"]) for size in report["sizes"]], rows, report["sizes"])
+
+
+def ogb_table(report: Report) -> str:
+    """Return one column per form of the files."""
+    rows: list[Row] = [
+        ("files, MB", lambda r: f"{r['bytes'] / 1e6:,.0f}"),
+        ("reading the bytes alone", lambda r: duration(r["bytes_alone"]["median_seconds"])),
+        ("first read: checked and copied", lambda r: duration(r["first"]["median_seconds"])),
+        ("memory at most, GB", lambda r: f"{r['peak_gb']:.2f}"),
+        ("every further read", lambda r: duration(r["again"]["median_seconds"])),
+    ]
+    return _columns("", list(report["forms"]), rows, list(report["forms"].values()))
+
+
+COSTS = {
+    "pack": "packing",
+    "packing": "packing",
+    "search": "search",
+    "evaluation": "evaluation",
+    "peak memory": "memory",
+    "store bytes": "packed ranks",
+    "contested candidates": "contested candidates",
+}
+"""What grows, as reports and pages call it."""
+
+
+def growth_table(report: Report) -> str:
+    """Return the exponents of growth with the models, or with the triples: over all sizes and over the last step."""
+    sizes = report["sizes"]
+    if report["benchmark"] == "models":
+        header = ["grows with the models N like", f"from {sizes[0]['models']} to {sizes[-1]['models']} models"]
+        return table(header, [[COSTS[name], f"N^{value:.2f}"] for name, value in report["growth"].items()])
+    first, last = (round(sizes[-1]["triples"] / size["triples"]) for size in (sizes[0], sizes[-2]))
+    header = ["grows with the triples n like", f"from 1/{first} to all", f"from 1/{last} to all"]
+    spans = report["growth"], report["growth_at_last"]
+    return table(header, [[COSTS[name], *(f"n^{span[name]:.2f}" for span in spans)] for name in report["growth"]])
+
+
+def targets_table(reports: Sequence[Report]) -> str:
+    """Return every target, what was measured, and whether that reaches it."""
+    rows = [
+        [
+            report["shape"]["name"] if report["benchmark"] == "search" else report["benchmark"],
+            target["name"],
+            f"{target['kind']} {target['bound']:g}",
+            f"{target['value']:,.0f}" if abs(target["value"]) >= 1000 else f"{target['value']:.3g}",
+            "yes" if target["reached"] else "no",
+        ]
+        for report in reports
+        for target in report["targets"]
+    ]
+    return table(["", "target", "bound", "measured", "reached"], rows, align="left")
+
+
+def _columns(corner: str, headings: Sequence[str], rows: Sequence[Row], entries: Sequence[Report]) -> str:
+    """Return a table with a column for each entry."""
+    return table([corner, *headings], [[title, *map(cell, entries)] for title, cell in rows])
+
+
+def _names(reports: Sequence[Report]) -> list[str]:
+    return [report["shape"]["name"] for report in reports]
+
+
+def _authors(report: Report, key: str) -> str:
+    return duration(report["authors"]["extrapolated"][key]) if report["authors"] else "–"
+
+
+def _times(seconds: float, report: Report) -> str:
+    return f"{seconds / report['sweep']['median_seconds']:,.0f}×"
+
+
+def _mrr(value: float) -> str:
+    return f"{value:.4f}"
