@@ -1,0 +1,128 @@
+"""The shape of the code: short functions, few parameters, and a test file for every module."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import relens
+
+ROOT = Path(relens.__file__).parent
+TESTS = Path(__file__).parent
+MODULES = sorted(
+    path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")
+)
+MAX_LINES, MAX_PARAMETERS = 60, 7
+
+COVERED_BY: dict[str, str] = {}
+"""Modules without a test file of their own, and the one that covers them."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Found(NamedTuple):
+    """A function: the module it stands in, the classes around it, and its node."""
+
+    module: Path
+    owner: str
+    node: Function
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.node.lineno} {self.owner}{self.node.name}"
+
+
+def functions(module: Path) -> Iterator[Found]:
+    """Yield all functions of a module, nested ones and methods included."""
+
+    def walk(node: ast.AST, owner: str) -> Iterator[Found]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Function):
+                yield Found(module, owner, child)
+            inner = f"{child.name}." if isinstance(child, ast.ClassDef) else owner
+            yield from walk(child, inner)
+
+    yield from walk(ast.parse((ROOT / module).read_text(encoding="utf-8")), "")
+
+
+def decorated_with(found: Found, *names: str) -> bool:
+    """Say whether a decorator of the function mentions one of some names."""
+    texts = [ast.unparse(decorator) for decorator in found.node.decorator_list]
+    return any(name in text for text in texts for name in names)
+
+
+def is_kernel(found: Found) -> bool:
+    return decorated_with(found, "njit", "triton.jit")
+
+
+def is_command(found: Found) -> bool:
+    return decorated_with(found, "click.", ".command(")
+
+
+def parameters(found: Found) -> list[ast.arg]:
+    """Return the parameters but ``self`` and ``cls``."""
+    arguments = found.node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [argument for argument in every if argument.arg not in ("self", "cls")]
+
+
+def is_exempt(found: Found) -> bool:
+    """Kernels, commands, constructors of models, and public verbs whose parameters are keyword-only."""
+    if is_kernel(found) or is_command(found):
+        return True
+    if found.module.parts[0] == "models" and found.node.name == "__init__":
+        return True
+    public = not found.owner and not found.node.name.startswith("_")
+    return public and len(found.node.args.args) <= 2 and len(found.node.args.kwonlyargs) > MAX_PARAMETERS - 2
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_functions_are_short(module: Path) -> None:
+    long = [
+        f"{found}: {lines} lines"
+        for found in functions(module)
+        if (lines := (found.node.end_lineno or 0) - found.node.lineno + 1) > MAX_LINES and not is_kernel(found)
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_functions_take_few_parameters(module: Path) -> None:
+    many = [
+        f"{found}: {len(parameters(found))} parameters"
+        for found in functions(module)
+        if len(parameters(found)) > MAX_PARAMETERS and not is_exempt(found)
+    ]
+    assert many == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_booleans_are_passed_by_keyword(module: Path) -> None:
+    by_position = [
+        f"{found}: {argument.arg}"
+        for found in functions(module)
+        if not is_kernel(found) and not is_command(found) and not decorated_with(found, "setter")
+        for argument in (*found.node.args.posonlyargs, *found.node.args.args)
+        if argument.annotation is not None and ast.unparse(argument.annotation) in ("bool", "bool | None")
+        and (found.node.name, argument.arg) != ("train", "mode")  # the signature of torch.nn.Module
+    ]  # fmt: skip
+    assert by_position == []
+
+
+def own_test(module: Path) -> Path:
+    """Return where the tests of a module are expected: relens/data/tsv.py has tests/data/test_tsv.py."""
+    return TESTS / module.parent / f"test_{module.name}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_every_module_has_a_test_file(module: Path) -> None:
+    if str(module) in COVERED_BY:
+        assert not own_test(module).exists(), "it has a test file of its own: remove it from COVERED_BY"
+        assert (TESTS / COVERED_BY[str(module)]).is_file()
+    else:
+        assert own_test(module).is_file(), "write it, or say in COVERED_BY which file covers the module"
+
+
+def test_what_is_said_to_be_covered_exists() -> None:
+    assert [module for module in COVERED_BY if Path(module) not in MODULES] == []
