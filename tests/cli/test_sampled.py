@@ -68,7 +68,7 @@ def test_too_few_entities_are_mentioned(ring):
     done = succeed("data", "sample-negatives", ring)
     assert "test: 4 of 4 queries got fewer than 500 negatives" in done.err
     shown = succeed("data", "show", done.out.strip()).out
-    assert "test: 500 sampled candidates per query, 4 queries with fewer (sampled by relens" in shown
+    assert "test: 500 sampled negatives per query, 4 queries with fewer (sampled by relens" in shown
     facts = succeed("data", "show", done.out.strip(), "--json").json
     assert facts["candidates"]["valid"]["short_queries"] == 4
 
@@ -129,7 +129,7 @@ def test_ogbs_files_go_from_training_to_an_evaluation(tmp_path):
     folder = write_biokg(tmp_path / "dataset")
     shown = succeed("data", "show", folder).out
     assert shown.startswith("ogbl-biokg, fingerprint")
-    assert "test: 4 sampled candidates per query (negatives of ogbl_biokg, as OGB publishes them)" in shown
+    assert "test: 4 sampled negatives per query (negatives of ogbl_biokg, as OGB publishes them)" in shown
     for model in ("transe", "complex"):
         succeed("train", folder, "--model", model, "--run", "runs/bio", "--device", "cpu", *SMALL)
     assert "(sampled: among 5 candidates" in succeed("rank", "runs/bio", "--device", "cpu").out

@@ -74,7 +74,7 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     _print(_summary(facts))
     for split, about in _candidate_facts(loaded.candidates).items():
         short = f", {_queries(about['short_queries'])} with fewer" if about["short_queries"] else ""
-        emit(f"{split}: {about['per_query']:,} sampled candidates per query{short} ({about['source']})")
+        emit(f"{split}: {about['per_query']:,} sampled negatives per query{short} ({about['source']})")
     for text in warnings:
         emit(f"warning: {text}")
     if relations > 0:
