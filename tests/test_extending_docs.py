@@ -141,8 +141,8 @@ def test_the_model_trains(entries: Any) -> None:
     torch.set_num_threads(1)
     try:
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations))
-        valid, known = dataset.queries("valid"), dataset.known_answers
-        result = optimise(model, dataset.train, settings, validate=lambda m: mean_reciprocal_rank(m, valid, known))
+        valid = import_module("relens.ranking.competition").Competition.from_dataset(dataset, "valid")
+        result = optimise(model, dataset.train, settings, validate=lambda m: mean_reciprocal_rank(m, valid))
     finally:
         torch.set_num_threads(threads)
     assert result.best_mrr > 0.15, "a guess is at .01"
