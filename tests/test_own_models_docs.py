@@ -1,15 +1,14 @@
-"""What the documents show runs as it stands: snippets, examples, and the page of commands."""
+"""Snippets and examples in the documents run as they stand, and the page of commands is current."""
 
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BRING, ADD = ROOT / "docs" / "bring-your-own-models.md", ROOT / "docs" / "how-to-add-a-model.md"
+BRING = ROOT / "docs" / "bring-your-own-models.md"
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -25,7 +24,7 @@ def execute(path: Path) -> dict:
 
 
 def test_the_page_of_commands_is_current():
-    """In a process of its own: click keeps a command's help option as its first caller in a process wanted it."""
+    """In a separate process, because click caches the help option of a command."""
     check = subprocess.run(
         [sys.executable, ROOT / "docs" / "generate_commands.py", "--check"], capture_output=True, text=True, check=False
     )
@@ -37,37 +36,6 @@ def test_a_scorer_is_packed_as_the_document_shows(tmp_path, monkeypatch, capsys)
     execute(BRING)
     assert "2200 queries packed\n" in capsys.readouterr().out
     assert (tmp_path / "runs" / "frequency" / "ranks" / "valid").is_dir()
-
-
-def test_the_model_of_the_document_trains_and_keeps_the_contract(monkeypatch, capsys):
-    torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
-    from relens.models import MODELS, build
-    from relens.training.presets import from_values
-
-    models = dict(MODELS)
-    monkeypatch.setattr("relens.models.MODELS", models)
-    threads = torch.get_num_threads()
-    try:
-        namespace = execute(ADD)
-    finally:
-        torch.set_num_threads(threads)
-    assert models["distmult"] is namespace["DistMult"]
-    assert namespace["result"].best_mrr > 0.15, "a guess is at .01"
-    assert f"{namespace['result'].best_mrr:.3f}" in capsys.readouterr().out
-    preset, *_ = blocks(ADD, "toml")
-    assert from_values("distmult", tomllib.loads(preset)["distmult"]["default"]).options["dim"] == 64
-
-    model = build("distmult", 9, 3, {"dim": 5})
-    model.initialise("norm", torch.Generator().manual_seed(0))
-    anchor, relation = torch.tensor([0, 4, 8]), torch.tensor([0, 5, 2])
-    scores = model.score(model.encode(anchor, relation))
-    for row, (a, r) in enumerate(zip(anchor.tolist(), relation.tolist(), strict=True)):
-        for e in range(9):
-            expected = (model.entity[a] * model.relation[r % 3] * model.entity[e]).sum()
-            torch.testing.assert_close(scores[row, e], expected)
-    candidates = torch.tensor([[1, 2], [0, 8], [4, 4]])
-    given = model.score(model.encode(anchor, relation), candidates)
-    torch.testing.assert_close(given, scores.gather(1, candidates))
 
 
 @pytest.mark.parametrize(("name", "needs"), [("own_model", "torch"), ("pykeen_models", "pykeen")])

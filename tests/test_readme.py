@@ -1,7 +1,8 @@
-"""The Python and the commands of README.md and docs/*.md work as they stand, and the files they link to exist."""
+"""The Python and the commands in the pages work as they stand, and the files and functions they name exist."""
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from tests.cli.commands import succeed
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDE = ROOT / "CONTRIBUTING.md"
 COMMAND = r"^\$ (?:\w+=\S+ )?relens (.*?)(?:\s+#.*)?$"
-"""A line of a console: the command's words, without settings of the environment before it and comments after it."""
+"""A console line; the group holds the words of the command, without environment variables and comments."""
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the run that the pages speak of, ``runs/patterns``, of two models that took a second."""
+    """A folder with the run ``runs/patterns`` of the pages, with two models trained for a second."""
     pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     folder = tmp_path_factory.mktemp("pages")
     changes = ("steps=4", "validate_every=2", "dim=16", "batch=64")
@@ -29,7 +31,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_examples(page: Path) -> dict[str, Any]:
-    """Run the Python of a page, block after block, and return the names that it leaves."""
+    """Run the Python blocks of a page in order, and return the names that they define."""
     names: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         exec(compile(code, page.name, "exec"), names)
@@ -88,7 +90,6 @@ def test_the_plan_of_the_quick_start_is_one(tmp_path: Path) -> None:
 
 
 def test_the_quick_start_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commands, as they stand."""
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
     monkeypatch.chdir(finished)
     page = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
@@ -96,12 +97,36 @@ def test_the_quick_start_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -
     commands = [line for line in lines if "runs/patterns" in line]
     assert {"predict", "report"} <= {command.split()[0] for command in commands}
     for command in commands:
-        if not command.startswith("serve"):  # which does not end; its own tests start it
+        if not command.startswith("serve"):  # it does not end; its own tests cover it
             assert succeed(*shlex.split(command)).out
     assert (finished / "runs/patterns/report/index.html").is_file()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", [*PAGES, GUIDE, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_the_linked_files_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_files_named_in_the_guide_exist() -> None:
+    named = re.findall(r"`((?:src|tests|docs|benchmarks)/[^`]*)`", GUIDE.read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+PENDING = {"training.presets.resolve_settings", "ranking.scoring.score_queries"}
+
+
+@pytest.mark.parametrize(
+    "name", re.findall(r"^\| \d+ \| `([\w.]+)`", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+)
+def test_the_functions_named_in_the_guide_exist(name: str) -> None:
+    if name in PENDING:
+        pytest.skip("moves to this module with the redesign")
+    pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+    parts = ["relens", *name.split(".")]
+    modules = [n for n in range(len(parts), 1, -1) if (ROOT / "src" / Path(*parts[:n])).with_suffix(".py").is_file()]
+    found: Any = import_module(".".join(parts[: modules[0]]))
+    for attribute in parts[modules[0] :]:
+        found = getattr(found, attribute)
+    assert callable(found)

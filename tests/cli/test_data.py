@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from relens.cli.data import data
 from relens.data import catalog
 from relens.data.catalog import CATALOG, Entry
-from relens.data.dataset import Dataset, write_folder
+from relens.data.checks import suspicions
+from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.errors import DatasetError
 
 TOY = Dataset.from_labels(
@@ -53,7 +54,7 @@ def test_list_names_the_catalogue_and_where_each_one_is(home: Path) -> None:
     lines = {line.split()[0]: line for line in result.stdout.splitlines()[1:]}
     assert list(lines) == list(CATALOG)
     assert lines["wn18rr"].split()[1:6] == ["40,943", "11", "86,835", "3,034", "3,134"]
-    assert lines["wn18rr"].rstrip().endswith("not here; `relens data get wn18rr` fetches it")
+    assert lines["wn18rr"].rstrip().endswith("not here; download it with `relens data get wn18rr`")
     assert lines["umls"].rstrip().endswith(str(home / "data" / "UMLS"))
 
 
@@ -110,12 +111,25 @@ def test_show_as_json_is_the_whole_description(folder: Path) -> None:
     assert [row["class"] for row in facts["relations"]] == ["1-1", "1-N", ""]
 
 
+def test_show_repeats_the_warnings_of_run(tmp_path: Path) -> None:
+    folder = tmp_path / "suspicious"
+    folder.mkdir()
+    for split in TOY.splits:
+        (folder / f"{split}.txt").write_text(f"head\trelation\ttail\na\tr\tb {split}\n", encoding="utf-8")
+    warnings = suspicions(read_folder(folder))
+    assert warnings[0].startswith("train, valid and test begin with the same line, 'head relation tail'")
+    assert json.loads(invoke("show", str(folder), "--json").stdout)["warnings"] == warnings
+    assert [line for line in invoke("show", str(folder)).stdout.splitlines() if line.startswith("warning: ")] == [
+        f"warning: {text}" for text in warnings
+    ]
+
+
 def test_import_prints_the_folder_and_show_takes_the_name(home: Path, folder: Path) -> None:
     result = invoke("import", str(folder), "--name", "Kin")
     assert result.stdout == f"{home / 'data' / 'kin'}\n"
     assert f"imported {folder} as kin" in result.stderr
     assert json.loads(invoke("show", "kin", "--json").stdout)["fingerprint"] == TOY.fingerprint
-    with pytest.raises(DatasetError, match="pass --force"):
+    with pytest.raises(DatasetError, match="exists already"):
         invoke("import", str(folder), "--name", "kin")
     assert json.loads(invoke("import", str(folder), "--name", "kin", "--force", "--json").stdout)["name"] == "kin"
 
@@ -124,7 +138,7 @@ def test_get_checks_what_is_here_and_ignores_a_folder_of_that_name(
     home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(CATALOG, "toy", Entry("toy", "TOY", TOY.counts, TOY.fingerprint))
-    with pytest.raises(DatasetError, match="toy is not on this machine and fetching was switched off"):
+    with pytest.raises(DatasetError, match="toy is not on this machine"):
         invoke("get", "toy", "--offline")
     cached = home / "data" / "TOY"
     cached.mkdir(parents=True)
@@ -142,7 +156,7 @@ def test_get_fetches_what_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(catalog, "download_splits", lambda sources, folder, progress: write_folder(TOY, folder))
     result = invoke("get", "toy", "--json")
     assert json.loads(result.stdout)["fetched"] is True
-    assert "toy was fetched" in result.stderr
+    assert "toy was downloaded" in result.stderr
     assert (home / "data" / "TOY").is_dir()
 
 

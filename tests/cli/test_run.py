@@ -92,11 +92,11 @@ def test_a_complete_run_says_so(graph, finished):
     [
         (
             "valid",
-            "'ring' has no validation triples, which choose the best parameters: hold some out of train as valid",
+            "'ring' has no validation triples, which select the best parameters: move some triples from train to valid",
         ),
         (
             "test",
-            "'ring' has no test triples, on which models and ensembles are judged: hold some out of train as test",
+            "'ring' has no test triples, for the evaluation: move some triples from train to test",
         ),
     ],
 )
@@ -134,12 +134,12 @@ def test_suspicious_data_is_noted(tmp_path):
     noted = [line.removeprefix("relens: warning: ") for line in err.splitlines() if "warning: " in line]
     assert noted[:7] == [
         "train, valid and test begin with the same line, 'e0 plus_1 e1': remove it if it is a heading",
-        "1 of 7 valid triples are in train, too: a model that memorises train will look good on valid",
-        "1 of 9 test triples are in train, too: a model that memorises train will look good on test",
-        "2 triples repeat another one of their split",
-        "1 relations of valid are not in train, so nothing is learnt of them: 'minus'",
-        "1 of 9 test triples have an entity that train does not have: nothing is learnt of it",
-        "1 relations of test are not in train, so nothing is learnt of them: 'minus'",
+        "train has 1 of the 7 valid triples, too: a model that memorises train will look good on valid",
+        "train has 1 of the 9 test triples, too: a model that memorises train will look good on test",
+        "2 triples repeat another triple of the same split",
+        "train lacks 1 relation of valid: 'minus'",
+        "train lacks an entity of 1 of the 9 test triples: models learn nothing about it",
+        "train lacks 1 relation of test: 'minus'",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Candidates are checked where they come in, and travel as files that know whose they are."""
+"""Candidates are checked when they are read, and their files name the data set they belong to."""
 
 import json
 import shutil
@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relens.data.candidate_files import with_candidates, write_candidates
-from relens.data.candidates import PADDING, Candidates, check_candidates
+from relens.data.candidates import PADDING, Candidates, check_candidates, write_candidates
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import DatasetError, InputError
@@ -37,8 +36,8 @@ def test_columns_put_the_answer_first_and_mark_what_is_absent():
     assert columns.tolist() == [3, 1, 2, 3]
     offsets, columns = candidates.absent(np.array([3, 0]))
     assert (offsets.tolist(), columns.tolist()) == ([0, 3, 3], [1, 2, 3])
-    assert candidates.short().tolist() == [1, 3]
-    assert Candidates(np.empty((4, 0), dtype=np.int32), "none").short().tolist() == []
+    assert candidates.short_queries().tolist() == [1, 3]
+    assert Candidates(np.empty((4, 0), dtype=np.int32), "none").short_queries().tolist() == []
 
 
 def test_good_candidates_pass():
@@ -53,7 +52,7 @@ def test_good_candidates_pass():
         (2, [4, 2, 4], r"here, query 2 \(triple 1, tail\): entity 4 occurs more than once among the negatives"),
         (3, [6, 0, 1], r"here, query 3 \(triple 1, head\): found entity 6, expected 0 to 5\. They belong to another"),
         (1, [0, 5, -2], r"query 1 \(triple 0, head\): found entity -2, expected 0 to 5"),
-        (1, [0, -1, 5], "query 1 .* found -1 before a negative. Fill rows at the end only"),
+        (1, [0, -1, 5], "query 1 .* found -1 before a negative. Pad rows at the end only"),
     ],
 )
 def test_faults_are_named_by_query(row, values, message):
@@ -97,12 +96,12 @@ def test_a_data_set_takes_candidates_of_all_its_queries_only(split, rows, expect
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_candidates(DATASET, CANDIDATES, tmp_path)
+    write_candidates(CANDIDATES, DATASET.identity, tmp_path)
     return tmp_path
 
 
 def test_what_was_written_is_read(folder):
-    dataset = with_candidates(DATASET, folder)
+    dataset = DATASET.with_candidates(folder)
     assert set(dataset.candidates) == {"valid", "test"}
     for split, candidates in dataset.candidates.items():
         assert np.array_equal(candidates.negatives, CANDIDATES[split].negatives)
@@ -115,14 +114,14 @@ def test_what_was_written_is_read(folder):
 def test_candidates_of_other_data_are_refused(folder):
     other = Dataset.from_labels("other", train=[("a", "r", "b")], valid=[("a", "s", "c")], test=[("b", "r", "d")])
     with pytest.raises(DatasetError, match=r"has candidates for 'toy' \(fingerprint \w+\), not for 'other' \(fing"):
-        with_candidates(other, folder)
+        other.with_candidates(folder)
 
 
 def test_candidates_of_another_numbering_are_refused(folder):
     record = json.loads((folder / "candidates.json").read_text())
     (folder / "candidates.json").write_text(json.dumps({**record, "entity_numbering": "f00d"}))
     with pytest.raises(DatasetError, match=r"\(entity_numbering f00d\), not for 'toy'"):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_candidates_of_another_numbering_are_refused(folder):
     [
         ({"kind": "something"}, "is not a 'relens candidates' record: its kind is 'something'"),
         ({"format": 2}, "has format 2, this relens reads format 1"),
-        ({"splits": {}}, "has no candidates of valid: expected those of valid and test"),
+        ({"splits": {}}, "has no candidates of valid: expected candidates of valid and test"),
         ({"splits": {"valid": {}}}, "candidates.json is damaged .KeyError"),
         ({"splits": []}, "candidates.json is damaged"),
     ],
@@ -139,7 +138,7 @@ def test_damaged_records_are_refused(folder, change, message):
     record = json.loads((folder / "candidates.json").read_text())
     (folder / "candidates.json").write_text(json.dumps({**record, **change}))
     with pytest.raises(DatasetError, match=message):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)
 
 
 def test_a_missing_split_is_refused(folder):
@@ -147,7 +146,7 @@ def test_a_missing_split_is_refused(folder):
     del record["splits"]["test"]
     (folder / "candidates.json").write_text(json.dumps(record))
     with pytest.raises(DatasetError, match="has no candidates of test"):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)
 
 
 def test_damaged_arrays_are_refused(folder):
@@ -155,18 +154,18 @@ def test_damaged_arrays_are_refused(folder):
     whole = file.read_bytes()
     file.write_bytes(whole[:-4])
     with pytest.raises(InputError, match=r"test_candidates\.npy cannot be read as a plain \.npy array"):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)
     np.save(file, TEST.astype(np.int64))
-    with pytest.raises(DatasetError, match=r"shape \(4, 3\) of int64, its record says \(4, 3\) of int32"):
-        with_candidates(DATASET, folder)
+    with pytest.raises(DatasetError, match=r"shape \(4, 3\) of int64, but its record says \(4, 3\) of int32"):
+        DATASET.with_candidates(folder)
     np.save(file, TEST[:2])
-    with pytest.raises(DatasetError, match=r"shape \(2, 3\) of int32, its record says \(4, 3\)"):
-        with_candidates(DATASET, folder)
+    with pytest.raises(DatasetError, match=r"shape \(2, 3\) of int32, but its record says \(4, 3\)"):
+        DATASET.with_candidates(folder)
     spoilt = TEST.copy()
     spoilt[2, 0] = 0
     np.save(file, spoilt)
     with pytest.raises(DatasetError, match=r"test_candidates\.npy, query 2 .*the answer, entity 0"):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)
     shutil.rmtree(folder)
     with pytest.raises(InputError, match=r"candidates .*candidates\.json does not exist"):
-        with_candidates(DATASET, folder)
+        DATASET.with_candidates(folder)

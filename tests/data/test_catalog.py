@@ -173,7 +173,7 @@ def test_content_under_a_known_name_is_checked(toy: Entry, home: Path) -> None:
 
 def test_same_counts_with_other_content_are_refused(toy: Entry, home: Path) -> None:
     put(home / "data" / "TOY", Dataset.from_labels("x", train=FACTS + TRAIN, valid=[("c", "likes", "b")], test=TEST))
-    with pytest.raises(DatasetError, match="what was found is not toy"):
+    with pytest.raises(DatasetError, match="this data is not toy"):
         load_dataset("toy")
 
 
@@ -223,13 +223,15 @@ def test_failed_fetch_says_what_to_put_where(remote_toy: Entry, site: tuple[Path
 
 
 def test_offline_never_fetches(remote_toy: Entry, home: Path) -> None:
-    with pytest.raises(DatasetError, match=r"toy is not on this machine and fetching was switched off\. Put train"):
+    with pytest.raises(
+        DatasetError, match=r"toy is not on this machine and `offline=True` forbids the download\. Put train"
+    ):
         load_dataset("toy", offline=True)
     assert not home.exists()
 
 
 def test_data_set_without_an_address_is_asked_for_by_hand(toy: Entry, home: Path) -> None:
-    message = rf"no address is known to fetch it from\. Put train\.txt, valid\.txt, test\.txt into {home}/data/TOY"
+    message = rf"has no known URL\. Put train\.txt, valid\.txt, test\.txt into {home}/data/TOY"
     with pytest.raises(DatasetError, match=message):
         load_dataset("toy")
 
@@ -343,7 +345,7 @@ def test_import_replaces_only_by_force(tmp_path: Path) -> None:
     import_folder(put(tmp_path / "one"), "kin")
     other = Dataset.from_labels("x", train=FACTS)
     second = put(tmp_path / "two", other)
-    with pytest.raises(DatasetError, match="kin exists already: pass --force to replace it, or choose another --name"):
+    with pytest.raises(DatasetError, match=r"kin exists already: pass `force=True` to .* choose another `name=…`"):
         import_folder(second, "KIN")
     assert load_dataset("kin").fingerprint == TOY.fingerprint
     import_folder(second, "KIN", force=True)
@@ -352,16 +354,16 @@ def test_import_replaces_only_by_force(tmp_path: Path) -> None:
 
 def test_import_never_replaces_what_it_did_not_write(tmp_path: Path, home: Path) -> None:
     put(home / "data" / "kin")
-    with pytest.raises(DatasetError, match="kin exists already: choose another --name"):
+    with pytest.raises(DatasetError, match="kin exists already: choose another `name=…`"):
         import_folder(put(tmp_path / "mine"), "kin", force=True)
 
 
 def test_import_refuses_catalogued_and_impossible_names(tmp_path: Path) -> None:
     source = put(tmp_path / "mine")
-    with pytest.raises(DatasetError, match="'wn18rr' is a catalogued data set and keeps its meaning"):
+    with pytest.raises(DatasetError, match="'wn18rr' is the name of a catalogued data set: choose another `name=…`"):
         import_folder(source, "WN18RR", force=True)
     for name in ("", "../kin", ".kin", "a b", "k" * 65):
-        with pytest.raises(DatasetError, match=r"cannot name a data set: expected up to 64 letters"):
+        with pytest.raises(DatasetError, match=r"is not a valid name: expected up to 64 letters"):
             import_folder(source, name)
 
 

@@ -147,7 +147,7 @@ def test_names_are_read_when_first_needed_and_travel_with_a_copy(folder: Path, t
 def test_malformed_names_are_refused_by_line(folder: Path) -> None:
     (folder / "labels.tsv").write_text("a\tAda\nb Bob\n", encoding="utf-8")
     dataset = read_folder(folder)
-    with pytest.raises(DatasetError, match=r"labels\.tsv, line 2: found 1 fields .* \(entity, name\)"):
+    with pytest.raises(DatasetError, match=r"labels\.tsv, line 2: found 1 column in .* \(entity, name\)"):
         _ = dataset.names
 
 
@@ -203,10 +203,11 @@ def test_empty_train(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a likes b", r"line 3: found 1 fields in 'a likes b', .* may be separated by spaces: .*`tr"),
-        ("a\tlikes", r"line 3: found 2 fields in .*, expected 3 fields separated by tabs \(head, relation, tail\)"),
-        ("a\tlikes\tb\t2013", r"line 3: found 4 fields in .* Write one tab between the fields"),
-        ("a\t\tb", r"line 3: the relation is empty in 'a\\t\\tb', expected 3 fields .* Fill it"),
+        ("a likes b", r"line 3: found 1 column in 'a likes b', .* may be separated by spaces: .*`tr"),
+        ("a,likes,b", r"line 3: found 1 column in 'a,likes,b', .* may be separated by commas: .*`tr"),
+        ("a\tlikes", r"line 3: found 2 columns in .*, expected 3 fields separated by tabs \(head, relation, tail\)"),
+        ("a\tlikes\tb\t2013", r"line 3: found 4 columns in .* Keep the first 3 .*`cat train\.txt \| cut -f1-3 > NEW"),
+        ("a\t\tb", r"line 3: the relation is empty in 'a\\t\\tb', expected 3 fields .* Fill it in"),
         ("a\tlikes\t ", r"line 3: the tail is empty"),
     ],
 )
@@ -233,7 +234,7 @@ def test_damaged_gzip(folder: Path, damage) -> None:
     write_split(folder, "train.txt.gz", TRAIN * 20)
     file = folder / "train.txt.gz"
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(DatasetError, match=r"train\.txt\.gz is not a whole gzip file \(.*\)\. It was cut short"):
+    with pytest.raises(DatasetError, match=r"train\.txt\.gz is not a complete gzip file \(.*\)\. It is truncated"):
         read_folder(folder)
 
 
@@ -262,7 +263,7 @@ def test_vocabulary_refuses_repeated_and_unwritable_labels() -> None:
     with pytest.raises(DatasetError, match="the entity 'b' occurs twice"):
         Vocabulary("entity", ("a", "b", "c", "b"))
     for label in ("a\tb", "a\nb", " "):
-        with pytest.raises(DatasetError, match="cannot name a relation: expected text without tabs"):
+        with pytest.raises(DatasetError, match="is not a valid relation label: expected text without tabs"):
             Vocabulary("relation", ("a", label))
 
 

@@ -59,7 +59,7 @@ def test_group_may_bear_the_name_of_a_listed_relation(tmp_path: Path) -> None:
         ("knows\t \n", r"line 1: expected 'relation TAB group'"),
         ("\nknow\tx\n", r"line 2: unknown relation 'know'; did you mean 'knows'"),
         ("knows\tx\nknows\ty\n", r"line 2: relation 'knows' has two groups; keep one line"),
-        ("knows\tlikes\n", r"'likes' names a group and a relation that is not listed\. Give that relation"),
+        ("knows\tlikes\n", r"'likes' is the name of a group and of a relation that is not listed\. Add a line"),
     ],
 )
 def test_malformed_file_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -43,7 +43,7 @@ def test_negatives_are_distinct_and_never_known_answers(per_query, seed):
             assert len(set(drawn)) == len(drawn)
             assert row[len(drawn) :] == [-1] * (per_query - len(drawn))
         short = [q for q, left in enumerate(allowed(dataset, split)) if len(left) < per_query]
-        assert candidates.short().tolist() == short
+        assert candidates.short_queries().tolist() == short
         if per_query == 100:
             assert [set(row) - {-1} for row in candidates.negatives.tolist()] == allowed(dataset, split)
 
@@ -69,7 +69,7 @@ def test_every_entity_that_is_left_is_drawn_equally_often():
 
 
 def test_none_per_query_is_refused():
-    with pytest.raises(DatasetError, match="0 negatives per query were asked for, expected 1 or more"):
+    with pytest.raises(DatasetError, match="`per_query=0` is too small: expected 1 or more negatives"):
         sample_negatives(graph(), 0)
 
 
@@ -88,12 +88,12 @@ def test_the_folder_is_a_data_set_with_candidates(tmp_path):
 def test_only_its_own_folders_are_replaced(tmp_path):
     dataset = graph()
     write_sampled(dataset, tmp_path / "sampled", 5)
-    with pytest.raises(DatasetError, match="exists already: pass --force to replace it, or choose another folder"):
+    with pytest.raises(DatasetError, match=r"exists already: pass `force=True` to .* choose another `folder=…`"):
         write_sampled(dataset, tmp_path / "sampled", 6)
     assert load_dataset(tmp_path / "sampled").candidates["test"].per_query == 5
     write_sampled(dataset, tmp_path / "sampled", 6, force=True)
     assert load_dataset(tmp_path / "sampled").candidates["test"].per_query == 6
     (tmp_path / "precious").mkdir()
-    with pytest.raises(DatasetError, match="exists already: choose another folder with -o"):
+    with pytest.raises(DatasetError, match="exists already: choose another `folder=…`"):
         write_sampled(dataset, tmp_path / "precious", 5, force=True)
     assert (tmp_path / "precious").is_dir()

@@ -140,7 +140,7 @@ def pickled(path: Path, body: bytes) -> Path:
         (b"\x80\x02c__builtin__\nbytes\nJ\xff\xff\xff\x7f\x85R.", "TypeError"),
         (b"\x80\x02(X\x07\x00\x00\x00storagetQ.", "holds torch tensors"),
         (b"\x80\x02cnumpy\nndarray\n)R.", "AttributeError"),
-        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\x00\x00.", "asks for more memory than there is.* damaged"),
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\x00\x00.", "needs more memory than available.* damaged"),
         (b"\x80\x02]", "EOFError|UnpicklingError"),
         (b"", "EOFError"),
         (b"nonsense", "UnpicklingError|EOFError"),

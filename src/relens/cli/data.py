@@ -1,4 +1,4 @@
-"""``relens data``: list, show, fetch and import data sets, and draw negatives for them."""
+"""``relens data``: list, show, download and import data sets, and sample negatives."""
 
 import sys
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from rich.table import Table
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.data.candidates import Candidates
 from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load_dataset, load_entry, locate
-from relens.data.checks import describe
+from relens.data.checks import describe, suspicions
 from relens.data.negatives import write_sampled
 
 PIPED_WIDTH = 160
-TEXT_COLUMNS = ("data set", "where", "what", "class", "relation")
+TEXT_COLUMNS = ("data set", "location", "of", "class", "relation")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 offline = click.option("--offline", is_flag=True, help="Never use the network; fail if the data set is not here.")
@@ -25,55 +25,58 @@ offline = click.option("--offline", is_flag=True, help="Never use the network; f
 
 @click.group()
 def data() -> None:
-    """List, show, fetch and import data sets.
+    """List, show, download and import data sets.
 
-    A data set is a folder with three files, train.txt, valid.txt and test.txt (.tsv and .gz are fine too). Each line
-    is one triple: head, relation and tail, separated by tabs. Every command that asks for a data set takes such
-    a folder, one that an archive of OGB unpacks to, or a name that `relens data list` shows.
+    A data set is a folder with three files: train.txt, valid.txt and test.txt (.tsv and .gz also work). Each line
+    is one triple: head, relation and tail, separated by tabs. Every command with a data set argument accepts such a
+    folder, a folder unpacked from one of OGB's archives, or a name from `relens data list`.
 
-    Names are looked up in the folder that the environment variable RELENS_DATA points to, then in the cache
-    (RELENS_HOME, or ~/.cache/relens).
+    Names are looked up in the folder RELENS_DATA (an environment variable), then in the cache (RELENS_HOME, or
+    ~/.cache/relens).
     """
 
 
 @data.command("list")
 @as_json
 def list_(as_json: bool) -> None:
-    """List the data sets that have a name, and where they are."""
+    """List all named data sets and their locations."""
     entries = [_entry_row(entry) for entry in (CATALOG | imported()).values()]
     if as_json:
         emit_json({"datasets": entries})
         return
-    table = _table("data set", "entities", "relations", "train", "valid", "test", "where")
+    table = _table("data set", "entities", "relations", "train", "valid", "test", "location")
     for row in entries:
-        remedy = "generated" if row["generated"] else f"not here; `relens data get {row['name']}` fetches it"
+        remedy = "generated" if row["generated"] else f"not here; download it with `relens data get {row['name']}`"
         table.add_row(escape(row["name"]), *_numbers(row["counts"]), escape(row["folder"] or remedy))
     _print(table)
 
 
 @data.command()
 @click.argument("dataset", metavar="NAME_OR_PATH")
-@click.option("--relations", default=20, show_default=True, help="Show this many of the most frequent relations.")
+@click.option("--relations", default=20, show_default=True, help="Number of relations to show, most frequent first.")
 @offline
 @as_json
 def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
-    """Show what a data set contains: sizes, repeated triples, unseen entities, relations.
+    """Show the sizes and relations of a data set, and warnings about likely mistakes.
 
-    NAME_OR_PATH is a name that `relens data list` shows, or a folder with train, valid and test files. A relation's
-    class says how many answers it has: 1-N means one head per tail and many tails per head.
+    NAME_OR_PATH is a name from `relens data list`, or a folder with train, valid and test files. The class of a
+    relation is its number of answers on both sides: 1-N means one head per tail and many tails per head.
     """
     loaded = load_dataset(dataset, offline=offline, progress=TerminalProgress())
-    facts = describe(loaded)
+    facts, warnings = describe(loaded), suspicions(loaded)
     if as_json:
         folder = None if loaded.folder is None else str(loaded.folder)
-        emit_json({"folder": folder, **facts, "candidates": _candidate_facts(loaded.candidates)})
+        candidates = _candidate_facts(loaded.candidates)
+        emit_json({"folder": folder, **facts, "candidates": candidates, "warnings": warnings})
         return
     origin = "generated" if loaded.folder is None else f"read from {loaded.folder}"
     emit(f"{facts['name']}, fingerprint {facts['fingerprint']}, {origin}")
     _print(_summary(facts))
     for split, about in _candidate_facts(loaded.candidates).items():
-        fewer = f", with fewer in {about['short_queries']:,} queries" if about["short_queries"] else ""
-        emit(f"{split}: answers compete with {about['per_query']:,} sampled entities each{fewer} ({about['source']})")
+        short = f", {_queries(about['short_queries'])} with fewer" if about["short_queries"] else ""
+        emit(f"{split}: {about['per_query']:,} sampled negatives per query{short} ({about['source']})")
+    for text in warnings:
+        emit(f"warning: {text}")
     if relations > 0:
         _print(_relations(facts["relations"], relations))
 
@@ -83,20 +86,20 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
 @click.option(
     "--keep-repeats",
     is_flag=True,
-    help="Of OGB's negatives, accept repeats and the answer itself; each counts, as it does for OGB's evaluator.",
+    help="Accept OGB's negatives even if they repeat or include the answer; each one counts, as in OGB's evaluator.",
 )
 @offline
 @as_json
 def get(name: str, keep_repeats: bool, offline: bool, as_json: bool) -> None:
-    """Fetch a data set once, check its content, and print the folder that holds it.
+    """Download a data set once, check its content, and print its folder.
 
-    NAME is one that `relens data list` shows. A data set that is here already is checked, not fetched again. One that
-    is generated needs no folder, and none is printed.
+    NAME is a name from `relens data list`. A data set on this machine is checked, not downloaded again. A generated
+    data set has no folder, and nothing is printed.
     """
     entry = find(name)
     was_here = entry.generate is not None or locate(entry) is not None
     loaded = load_entry(entry, offline=offline, keep_repeats=keep_repeats, progress=TerminalProgress())
-    how = "is generated when needed" if entry.generate else "was here already" if was_here else "was fetched"
+    how = "is generated when needed" if entry.generate else "was here already" if was_here else "was downloaded"
     checked = "content is" if entry.fingerprint else "counts are"
     note(f"{entry.name} {how}; its {checked} as expected")
     if as_json:
@@ -107,15 +110,15 @@ def get(name: str, keep_repeats: bool, offline: bool, as_json: bool) -> None:
 
 @data.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--name", required=True, help="The name to give it; case does not matter.")
-@click.option("--force", is_flag=True, help="Replace a data set that was imported under this name before.")
+@click.option("--name", required=True, help="Name of the data set; case does not matter.")
+@click.option("--force", is_flag=True, help="Replace a data set imported under this name before.")
 @as_json
 def import_(folder: Path, name: str, force: bool, as_json: bool) -> None:
     """Check your own FOLDER and copy it into the cache under a name.
 
     FOLDER holds train, valid and test as .txt or .tsv, plain or .gz, with one triple per line: head, relation and
-    tail separated by tabs; labels.tsv (entity, tab, readable name) is optional. The folder itself is not changed, and
-    later commands take the name.
+    tail, separated by tabs. labels.tsv (entity, tab, readable name) is optional. The folder itself is not changed.
+    Later commands accept the name.
     """
     row = _entry_row(import_folder(folder, name, force=force))
     note(f"imported {folder} as {row['name']}; `relens data show {row['name']}` describes it")
@@ -130,32 +133,36 @@ def import_(folder: Path, name: str, force: bool, as_json: bool) -> None:
 @click.option("--per-query", type=click.IntRange(min=1), default=500, show_default=True, help="Negatives per query.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root seed.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Folder to make.  [default: ./NAME-sampled-PER_QUERY]"
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder to write.  [default: ./NAME-sampled-PER_QUERY]",
 )
-@click.option("--force", is_flag=True, help="Replace a folder that this command made before.")
+@click.option("--force", is_flag=True, help="Replace a folder that this command wrote before.")
 @offline
 @as_json
 def sample_negatives(
-    dataset: str, per_query: int, seed: int, output: Path | None, force: bool, offline: bool, as_json: bool
+    dataset: str, per_query: int, seed: int, folder: Path | None, force: bool, offline: bool, as_json: bool
 ) -> None:
-    """Draw negatives for the validation and test queries of a data set, as OGB does for its own.
+    """Sample negatives for the validation and test queries of a data set, as OGB does for its own.
 
-    For each query the same number of entities is drawn, known answers excluded. The folder that is made is a data set
-    like the one given, in which answers compete with their negatives only: `relens run FOLDER` trains and ranks on it,
-    and `relens rank RUN --candidates FOLDER` ranks models that were trained on the data set itself. What is computed
-    from such ranks is higher than among all entities, and every table says that its candidates are sampled.
+    Each query gets the same number of entities, without known answers. The new folder is a copy of the data set in
+    which answers compete only with these negatives. `relens run FOLDER` trains and ranks on it; `relens rank RUN
+    --candidates FOLDER` ranks models trained on the original data set. Sampled metrics are higher than metrics among
+    all entities, and every table states that its candidates are sampled.
     """
     loaded = load_dataset(dataset, offline=offline, progress=TerminalProgress())
-    target = output or Path(f"{loaded.name}-sampled-{per_query}")
+    target = folder or Path(f"{loaded.name}-sampled-{per_query}")
     made = write_sampled(loaded, target, per_query, seed, force=force, progress=TerminalProgress())
     facts = _candidate_facts(made.candidates)
     for split, about in facts.items():
         if about["short_queries"]:
             note(
-                f"{about['short_queries']:,} of {about['queries']:,} {split} queries have fewer than {per_query:,} "
-                f"negatives: no more entities are left besides their known answers"
+                f"{split}: {about['short_queries']:,} of {_queries(about['queries'])} got fewer than {per_query:,} "
+                f"negatives, because all other entities are known answers"
             )
-    note(f"made {target}; rank on it with `relens run {target}` or `relens rank RUN --candidates {target}`")
+    note(f"wrote {target}; rank on it with `relens run {target}` or `relens rank RUN --candidates {target}`")
     if as_json:
         emit_json({"folder": str(target), "fingerprint": made.fingerprint, "candidates": facts})
     else:
@@ -163,12 +170,12 @@ def sample_negatives(
 
 
 def _candidate_facts(candidates: Mapping[str, Candidates]) -> dict[str, Any]:
-    """Return what is known about the candidates of each split."""
+    """Return facts about the candidates of each split."""
     return {
         split: {
             "queries": len(chosen),
             "per_query": chosen.per_query,
-            "short_queries": len(chosen.short()),
+            "short_queries": len(chosen.short_queries()),
             "source": chosen.source,
         }
         for split, chosen in candidates.items()
@@ -176,7 +183,7 @@ def _candidate_facts(candidates: Mapping[str, Candidates]) -> dict[str, Any]:
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
-    """Return what is known about a named data set without reading it; ``folder`` is None where it is not here."""
+    """Return facts about a named data set without reading it; ``folder`` is None if it is not on this machine."""
     folder = locate(entry)
     return {
         "name": entry.name,
@@ -189,8 +196,8 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
 
 
 def _summary(facts: dict[str, Any]) -> Table:
-    """Lay out the sizes of a data set and what may surprise in it."""
-    table = _table("number", "what")
+    """Return a table of the sizes of a data set, unseen entities and repeated triples."""
+    table = _table("number", "of")
     for what, number in facts["counts"].items():
         table.add_row(f"{number:,}", what if what in ("entities", "relations") else f"{what} triples")
     for split, number in facts["unseen_entities"].items():
@@ -202,7 +209,7 @@ def _summary(facts: dict[str, Any]) -> Table:
 
 
 def _relations(rows: list[dict[str, Any]], limit: int) -> Table:
-    """Lay out the relations with most training triples."""
+    """Return a table of the relations with most training triples."""
     table = _table("class", "train", "valid", "test", "relation")
     table.title = f"{min(limit, len(rows))} of {len(rows)} relations, by training triples"
     for row in sorted(rows, key=lambda row: -int(row["train"]))[:limit]:
@@ -212,11 +219,15 @@ def _relations(rows: list[dict[str, Any]], limit: int) -> Table:
 
 
 def _table(*headers: str) -> Table:
-    """Return an empty table: text to the left, numbers to the right, nothing cut off."""
+    """Return an empty table with text left-aligned, numbers right-aligned, and long cells wrapped."""
     table = Table(box=None, title_justify="left", pad_edge=False)
     for header in headers:
         table.add_column(header, justify="left" if header in TEXT_COLUMNS else "right", overflow="fold")
     return table
+
+
+def _queries(number: int) -> str:
+    return "1 query" if number == 1 else f"{number:,} queries"
 
 
 def _numbers(counts: dict[str, int]) -> list[str]:
@@ -224,5 +235,5 @@ def _numbers(counts: dict[str, int]) -> list[str]:
 
 
 def _print(table: Table) -> None:
-    """Print a table on stdout, wide where nobody's terminal limits it."""
+    """Print a table on stdout, at a fixed width if stdout is not a terminal."""
     Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)

@@ -7,7 +7,6 @@ import click
 from relens.cli.console import TerminalProgress, emit, emit_json
 from relens.cli.device import device_option, pick_device
 from relens.cli.options import hold, json_option, models_option, run_argument
-from relens.data.candidate_files import with_candidates
 from relens.data.catalog import load_dataset
 from relens.data.queries import EVALUATED
 from relens.errors import InputError
@@ -57,7 +56,7 @@ def rank(
     trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
     dataset = load_dataset(trained[names[0]].source)
     if candidates is not None:
-        dataset = with_candidates(dataset, candidates)
+        dataset = dataset.with_candidates(candidates)
     if into is not None:
         run = click.get_current_context().with_resource(open_or_create(into, dataset).held())
     rank_models(run, dataset, trained, device=chosen, gaps=gaps, force=force, progress=TerminalProgress())

@@ -1,8 +1,8 @@
-"""Data sets: the triples of three splits over one vocabulary of entities and one of relations."""
+"""Data sets: triples in three splits, with one vocabulary of entities and one of relations."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.candidates import Candidates
+from relens.data.candidates import Candidates, read_candidates
 from relens.data.keys import triple_key
 from relens.data.known_answers import KnownAnswers, StatedAnswers
-from relens.data.queries import SPLITS, Queries
+from relens.data.queries import EVALUATED, SPLITS, Queries
 from relens.data.statistics import cardinality_classes
 from relens.data.tsv import read_rows, write_rows
 from relens.errors import DatasetError, nearest
@@ -27,9 +27,9 @@ TABLE_BREAKERS = frozenset("\t\n\r")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Labels and their ids: the id of a label is its place in ``labels``.
+    """Labels and their ids: the id of a label is its position in ``labels``.
 
-    ``kind`` is what a label names, ``entity`` or ``relation``; it appears in messages.
+    ``kind`` is ``entity`` or ``relation``; error messages use it.
     """
 
     kind: str
@@ -38,16 +38,16 @@ class Vocabulary:
     def __post_init__(self) -> None:
         if len(self._id_of) != len(self.labels):
             (twice, _), *_ = Counter(self.labels).most_common(1)
-            raise DatasetError(f"the {self.kind} {twice!r} occurs twice in a vocabulary; labels must be distinct")
+            raise DatasetError(f"the {self.kind} {twice!r} occurs twice in a vocabulary: labels must be distinct")
         for label in self.labels:
             if not label.strip() or not TABLE_BREAKERS.isdisjoint(label):
                 raise DatasetError(
-                    f"{label!r} cannot name a {self.kind}: expected text without tabs and line ends. Rename it."
+                    f"{label!r} is not a valid {self.kind} label: expected text without tabs and line ends. Rename it."
                 )
 
     @classmethod
     def from_labels(cls, kind: str, labels: Iterable[str]) -> Self:
-        """Give ids to the distinct labels in sorted order, so that they do not depend on the order of a file."""
+        """Build from labels in any order, with repeats. Ids follow the sorted labels, not the order of a file."""
         return cls(kind, tuple(sorted(set(labels))))
 
     def __len__(self) -> int:
@@ -57,11 +57,11 @@ class Vocabulary:
         return label in self._id_of
 
     def id_of(self, label: str) -> int:
-        """Return the id of a label, or say which labels are near."""
+        """Return the id of a label. The error for an unknown label lists similar ones."""
         return int(self.ids_of([label])[0])
 
     def ids_of(self, labels: Collection[str]) -> npt.NDArray[np.int32]:
-        """Return the ids of n labels, shape (n,), int32, or say which labels are near an unknown one."""
+        """Return the ids of n labels, (n,) int32. The error for an unknown label lists similar ones."""
         try:
             return np.fromiter(map(self._id_of.__getitem__, labels), dtype=np.int32, count=len(labels))
         except KeyError as error:
@@ -73,7 +73,7 @@ class Vocabulary:
         return {label: number for number, label in enumerate(self.labels)}
 
     def sorted_positions(self) -> npt.NDArray[np.int32]:
-        """Return the place of each id among the sorted labels, shape (n,), int32."""
+        """Return the position of each id among the sorted labels, (n,) int32."""
         order = sorted(range(len(self)), key=self.labels.__getitem__)
         positions = np.empty(len(self), dtype=np.int32)
         positions[order] = np.arange(len(self), dtype=np.int32)
@@ -85,14 +85,16 @@ class Dataset:
     """A knowledge graph in three splits.
 
     Attributes:
-        name: how tables and files call it.
-        entities: all entities, those of valid and test included; every one is a candidate.
+        name: its name in tables and files.
+        entities: all entities, including those of valid and test; each one is a candidate.
         relations: all relations.
-        train: rows head, relation, tail of ids, (n, 3) int32, read-only; so are ``valid`` and ``test``.
-        folder: where it was read from; None where it was made in memory.
-        candidates: by split, the few entities that compete with each answer of ``queries(split)``; in a split that is
-            not there, all entities compete but the known answers.
-        read_names: gives readable names by entity label; None where they are in ``labels.tsv``, if anywhere.
+        train: rows (head, relation, tail) of ids, (n, 3) int32, read-only.
+        valid: validation triples in the same form.
+        test: test triples in the same form.
+        folder: the folder it was read from; None for a data set made in memory.
+        candidates: the entities that compete with the answers of ``queries(split)``, by split. In a split without an
+            entry, all entities compete except known answers.
+        read_names: returns readable names by entity label; None to look for ``labels.tsv`` in the folder.
     """
 
     name: str
@@ -112,7 +114,7 @@ class Dataset:
             if ((triples < 0) | (triples >= sizes)).any():
                 raise DatasetError(
                     f"{split} of {self.name} has ids from {triples.min(axis=0)} to {triples.max(axis=0)} (head, "
-                    f"relation, tail), expected 0 to {sizes - 1}: the triples belong to another vocabulary."
+                    f"relation, tail), expected 0 to {sizes - 1}: the triples belong to another vocabulary"
                 )
             triples.setflags(write=False)
             object.__setattr__(self, split, triples)
@@ -121,7 +123,7 @@ class Dataset:
             if len(candidates) != expected:
                 raise DatasetError(
                     f"{self.name} has candidates for {len(candidates)} queries of {split}, expected {expected}: both "
-                    f"directions of every triple"
+                    f"directions of every triple. Make the candidates for this data set."
                 )
 
     @classmethod
@@ -153,24 +155,24 @@ class Dataset:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many entities, relations and triples per split there are."""
+        """The numbers of entities, relations and triples per split."""
         triples = {split: len(triples) for split, triples in self.splits.items()}
         return {"entities": len(self.entities), "relations": len(self.relations), **triples}
 
     def queries(self, split: str) -> Queries:
-        """Return the queries of a split, both directions of each triple; query 2i and 2i + 1 come from row i."""
+        """Return the queries of a split: row i of its triples gives queries 2i (tail) and 2i + 1 (head)."""
         if split not in SPLITS:
             raise DatasetError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
         return Queries.from_triples(self.splits[split])
 
     @cached_property
     def known_answers(self) -> KnownAnswers:
-        """The known answers of all splits, which do not compete with each other."""
+        """The known answers of all splits, for filtering."""
         return KnownAnswers.build(self.splits.values(), len(self.entities), len(self.relations))
 
     @cached_property
     def stated_answers(self) -> StatedAnswers:
-        """The answers that the data set states, each with its split."""
+        """All answers in the data set, each with its split."""
         return StatedAnswers.build(self.splits, len(self.relations))
 
     @cached_property
@@ -179,19 +181,30 @@ class Dataset:
         return cardinality_classes(self.train, len(self.relations))
 
     def triple_keys(self, triples: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return a number for each triple (n, 3) of this data set's ids, (n,), for membership tests."""
+        """Return one integer key per triple (n, 3) of this data set's ids, (n,) int64, for membership tests."""
         head, relation, tail = triples.astype(np.int64).T
         keys: npt.NDArray[np.int64] = triple_key(head, relation, tail, len(self.entities), len(self.relations))
         return keys
 
     def n_candidates(self, split: str) -> int:
-        """Return how many candidates, the answer included, a query of a split has at most."""
+        """Return the largest number of candidates of a query in a split, including the answer."""
         candidates = self.candidates.get(split)
         return len(self.entities) if candidates is None else candidates.n_columns
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """Name, fingerprint and a digest of the entity numbering; candidates fit data sets with the same identity."""
+        numbering = sha256("\n".join(self.entities.labels).encode()).hexdigest()[:16]
+        return {"dataset": self.name, "fingerprint": self.fingerprint, "entity_numbering": numbering}
+
+    def with_candidates(self, folder: Path) -> Self:
+        """Return this data set with the candidates in a folder. Candidates of other data raise an error."""
+        queries = {split: self.queries(split) for split in EVALUATED}
+        return replace(self, candidates=read_candidates(folder, self.identity, queries, len(self.entities)))
+
     @cached_property
     def names(self) -> dict[str, str]:
-        """Readable names by entity label, from ``labels.tsv`` in the folder unless elsewhere; empty where none are."""
+        """Readable names by entity label, from ``read_names`` or ``labels.tsv``; empty if there are none."""
         if self.read_names is not None:
             return self.read_names()
         file = None if self.folder is None else _find_file(self.folder, "labels", NAMES_ENDINGS)
@@ -199,10 +212,10 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Short digest of the content: labels and triples, whatever the file format and the numbering of ids.
+        """Short digest of labels and triples, independent of the file format and of the numbering of ids.
 
-        The order of valid and test counts, because query numbers follow it. The order of train does not: the
-        same facts are published in different orders.
+        The order of valid and test matters, because query numbers follow it. The order of train does not, because
+        the same facts are published in different orders.
         """
         digest = sha256()
         for vocabulary in (self.entities, self.relations):
@@ -222,7 +235,7 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
     """Read a folder with ``train``, ``valid`` and ``test`` as ``.txt`` or ``.tsv``, plain or ``.gz``.
 
     Each file is UTF-8, one triple per line, head, relation and tail separated by tabs. Empty valid and test files
-    make empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed.
+    give empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -235,7 +248,7 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
 
 
 def write_folder(dataset: Dataset, folder: Path) -> None:
-    """Write the splits, and the readable names where there are any, as ``.gz`` files that ``read_folder`` takes."""
+    """Write the splits and any readable names as ``.gz`` files for ``read_folder``."""
     entities, relations = dataset.entities.labels, dataset.relations.labels
     for split, triples in dataset.splits.items():
         rows = [(entities[head], relations[relation], entities[tail]) for head, relation, tail in triples.tolist()]
@@ -245,7 +258,7 @@ def write_folder(dataset: Dataset, folder: Path) -> None:
 
 
 def _split_file(folder: Path, split: str) -> Path:
-    """Return the file of a split, or say which names it may have."""
+    """Return the file of a split. The error for a missing file lists the accepted names."""
     file = _find_file(folder, split, ENDINGS)
     if file is None:
         present = sorted(entry.name for entry in folder.iterdir())
@@ -257,11 +270,11 @@ def _split_file(folder: Path, split: str) -> Path:
 
 
 def _find_file(folder: Path, stem: str, endings: tuple[str, ...]) -> Path | None:
-    """Return the one file ``stem`` + ending in a folder, None where there is none; two are refused."""
+    """Return the file ``stem`` + ending in a folder, or None. More than one raises an error."""
     found = [folder / (stem + ending) for ending in endings if (folder / (stem + ending)).is_file()]
     if len(found) > 1:
         raise DatasetError(
             f"{folder} has {' and '.join(file.name for file in found)}: expected one file for {stem}. "
-            f"Remove or rename all but the one to use."
+            f"Remove or rename the others."
         )
     return found[0] if found else None

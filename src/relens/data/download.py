@@ -1,4 +1,4 @@
-"""Fetch the files of a data set over https."""
+"""Download the files of a data set."""
 
 import shutil
 import zipfile
@@ -21,15 +21,15 @@ CHUNK_BYTES = 2**16
 
 
 def download_splits(sources: Mapping[str, tuple[str, ...]], folder: Path, progress: Progress) -> None:
-    """Write ``train.txt``, ``valid.txt`` and ``test.txt`` into a folder, each from its addresses in order."""
+    """Write ``train.txt``, ``valid.txt`` and ``test.txt`` into a folder, each from its URLs in order."""
     for split, urls in sources.items():
         parts = [fetch(url, progress) for url in urls]
-        # A part may lack its last line end; without one, two triples would share a line.
+        # A part without a final line end would join two triples on one line.
         (folder / f"{split}.txt").write_bytes(b"".join(part.removesuffix(b"\n") + b"\n" for part in parts))
 
 
 def download_archive(url: str, top: str, folder: Path, progress: Progress) -> None:
-    """Fetch a zip archive and unpack into a folder what its own top folder ``top`` holds."""
+    """Download a zip archive and unpack the content of its top folder ``top`` into a folder."""
     archive = folder / ".archive.zip"
     with disk_errors(archive), archive.open("wb") as file:
         for chunk in _chunks(url, MAX_ARCHIVE_BYTES, progress):
@@ -40,17 +40,17 @@ def download_archive(url: str, top: str, folder: Path, progress: Progress) -> No
                 _unpack(opened, member, top, folder)
                 advance(1)
     except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise RelensError(f"what {url} sent is not a whole zip archive ({error})") from error
+        raise RelensError(f"{url} sent no complete zip archive ({error})") from error
     archive.unlink()
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, top: str, folder: Path) -> None:
-    """Write one file of an archive, if it is below ``top``."""
+    """Write one file of an archive if it is below ``top``."""
     first, *parts = PurePosixPath(member.filename).parts
     if member.is_dir() or first != top or not parts:
         return
     if ".." in parts or any("\\" in part or ":" in part for part in parts):
-        raise RelensError(f"the archive holds {member.filename!r}, which would be written outside of {folder}")
+        raise RelensError(f"the archive holds {member.filename!r}, a path outside {folder}")
     target = folder.joinpath(*parts)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,12 +59,12 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, top: str, folder:
 
 
 def fetch(url: str, progress: Progress) -> bytes:
-    """Return what an address holds; a network that fails, falls silent or sends too much is reported by address."""
+    """Return the content of a URL. Network errors, timeouts and excessive sizes raise an error that names the URL."""
     return b"".join(_chunks(url, MAX_BYTES, progress))
 
 
-def _chunks(url: str, most: int, progress: Progress) -> Iterator[bytes]:
-    """Yield what an address holds, ``most`` bytes at the most."""
+def _chunks(url: str, max_bytes: int, progress: Progress) -> Iterator[bytes]:
+    """Yield the content of a URL, up to ``max_bytes``."""
     request = Request(url, headers={"User-Agent": f"relens/{__version__}"})
     received = 0
     try:
@@ -74,12 +74,12 @@ def _chunks(url: str, most: int, progress: Progress) -> Iterator[bytes]:
                 while chunk := response.read(CHUNK_BYTES):
                     received += len(chunk)
                     advance(len(chunk) if length else 0)
-                    if received > most:
-                        raise RelensError(f"{url} sends more than {most:,} bytes, too many for a data set")
+                    if received > max_bytes:
+                        raise RelensError(f"{url} sends more than {max_bytes:,} bytes, too many for a data set")
                     yield chunk
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
-            error.close()  # it is also the answer, with an open connection
+            error.close()  # an HTTPError holds the open connection
         raise RelensError(f"cannot fetch {url}: {error}") from error
     if length is not None and received != length:
         raise RelensError(f"cannot fetch {url}: got {received:,} of {length:,} bytes before the connection closed")

@@ -1,4 +1,4 @@
-"""Groups: which queries share one weight vector."""
+"""Groups of queries that share one weight vector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,26 +29,26 @@ class Grouping:
 
     @classmethod
     def by_relation_and_direction(cls, relations: Sequence[str]) -> Self:
-        """One group per relation and direction, the authors' choice on most data sets; row 2r+d."""
+        """Make one group per relation and direction, as the paper's authors do on most data sets; row 2r + d."""
         labels = tuple(f"{relation} [{direction}]" for relation in relations for direction in DIRECTIONS)
         table = np.arange(2 * len(relations), dtype=np.int32).reshape(-1, 2)
         return cls("relation-direction", labels, table)
 
     @classmethod
     def by_relation(cls, relations: Sequence[str]) -> Self:
-        """One group per relation, both directions together."""
+        """Make one group per relation, both directions together."""
         ids = np.arange(len(relations), dtype=np.int32)
         return cls("relation", tuple(relations), np.stack([ids, ids], axis=1))
 
     @classmethod
     def from_file(cls, path: Path, relations: Sequence[str]) -> Self:
-        """Read a user's grouping: lines ``relation TAB group``; each relation not listed is a group of its own."""
+        """Read lines ``relation TAB group``. Each relation that is not listed becomes its own group."""
         group_of = _read_groups(path, relations)
         both = sorted((set(relations) - set(group_of)) & set(group_of.values()))
         if both:
             raise DatasetError(
-                f"{path}: {both[0]!r} names a group and a relation that is not listed. Give that relation a line "
-                f"of its own, or the group another name."
+                f"{path}: {both[0]!r} is the name of a group and of a relation that is not listed. Add a line for that "
+                f"relation, or rename the group."
             )
         names = [group_of.get(relation, relation) for relation in relations]
         id_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -57,7 +57,7 @@ class Grouping:
 
     @classmethod
     def make(cls, spec: str, relations: Sequence[str]) -> Self:
-        """Build the grouping a user asked for: ``relation-direction``, ``relation``, or the path of a file."""
+        """Build a grouping from ``relation-direction``, ``relation``, or the path of a file."""
         if spec == "relation-direction":
             return cls.by_relation_and_direction(relations)
         if spec == "relation":
@@ -78,7 +78,7 @@ class Grouping:
 
 
 def _read_groups(path: Path, relations: Sequence[str]) -> dict[str, str]:
-    """Return the group of each relation that a file lists, or name the first line at fault."""
+    """Return the group of each relation that a file lists. Errors name the line."""
     known = set(relations)
     group_of: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):

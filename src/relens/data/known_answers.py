@@ -1,4 +1,4 @@
-"""Known answers: candidates that do not compete with an answer because they are true as well."""
+"""Known answers: candidates that are removed from ranking because they are also true."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from relens.errors import DatasetError
 
 @dataclass(frozen=True, eq=False)
 class KnownAnswers:
-    """The known answers of every (anchor, relation, direction) that occurs in some triples.
+    """The known answers of every (anchor, relation, direction) in a set of triples.
 
     Attributes:
         n_entities: number of entities; ids of anchors and answers are below it.
         n_relations: number of relations.
-        keys: one number per (anchor, relation, direction), sorted, (P,) int64.
+        keys: one key per (anchor, relation, direction), sorted, (P,) int64.
         offsets: the answers of ``keys[p]`` are ``offsets[p]:offsets[p + 1]``, (P + 1,) int64.
         answers: distinct answers, sorted within each key, (A,) int32.
     """
@@ -32,7 +32,7 @@ class KnownAnswers:
 
     @classmethod
     def build(cls, triples: Iterable[npt.NDArray[Any]], n_entities: int, n_relations: int) -> Self:
-        """Index the answers in some splits, each an (n, 3) array of rows head, relation, tail."""
+        """Index the answers of several splits, each an (n, 3) array of rows (head, relation, tail)."""
         check_key_range(n_entities, n_relations)
         queries = Queries.from_triples(np.concatenate([np.empty((0, 3), dtype=np.int32), *triples]))
         _check_ids(queries, n_entities, n_relations)
@@ -64,11 +64,11 @@ class KnownAnswers:
 
 @dataclass(frozen=True, eq=False)
 class StatedAnswers:
-    """All answers that a data set states, from both ends, F in total, each with its split.
+    """All F answers in a data set, in both directions, each with its split.
 
     Attributes:
         n_relations: number of relations.
-        keys: key of each (anchor, relation, direction), sorted, (F,) int64.
+        keys: key of the (anchor, relation, direction) of each answer, sorted, (F,) int64.
         answers: ids of the answers, (F,) int32.
         splits: positions in ``SPLITS``, ascending within a key, (F,) int8.
     """
@@ -89,21 +89,21 @@ class StatedAnswers:
         return cls(n_relations, keys[order], queries.answer[order], splits[order])
 
     def answers_to(self, anchor: int, relation: int, direction: int) -> dict[int, str]:
-        """Return the answers of a query by id, each with the first split that states it."""
+        """Return the answers of a query by id, each with the first split that contains it."""
         key = query_key(anchor, relation, direction, self.n_relations)
         begin, end = np.searchsorted(self.keys, [key, key + 1])
-        # Later entries win in a dictionary: go backwards, so that train wins over valid and test.
+        # Later entries win in a dictionary: reverse the order, so that train wins over valid and test.
         found = zip(self.answers[begin:end][::-1].tolist(), self.splits[begin:end][::-1].tolist(), strict=True)
         return {answer: SPLITS[split] for answer, split in found}
 
 
 def _begins(ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return where each run of equal numbers begins; for sorted numbers cheaper than ``np.unique``."""
+    """Return the start of each run of equal numbers. On sorted numbers this is cheaper than ``np.unique``."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
 
 
 def _keys(queries: Queries, n_relations: int) -> npt.NDArray[np.int64]:
-    """Number the (anchor, relation, direction) of each query, (Q,) int64."""
+    """Return the key of each query's (anchor, relation, direction), (Q,) int64."""
     keys: npt.NDArray[np.int64] = query_key(
         queries.anchor.astype(np.int64), queries.relation, queries.direction, n_relations
     )
@@ -111,7 +111,7 @@ def _keys(queries: Queries, n_relations: int) -> npt.NDArray[np.int64]:
 
 
 def _check_ids(queries: Queries, n_entities: int, n_relations: int) -> None:
-    """Raise an error for ids beyond the sizes: their keys would be those of other queries."""
+    """Raise an error for ids out of range: their keys would collide with those of other queries."""
     for what, ids, size in (
         ("anchor", queries.anchor, n_entities),
         ("relation", queries.relation, n_relations),

@@ -1,12 +1,11 @@
-"""Draw negatives for the queries of any graph: the sampled protocol of OGB, made repeatable."""
+"""Sample negatives for the queries of any graph, as OGB does for its own, reproducibly."""
 
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.candidate_files import RECORD, with_candidates, write_candidates
-from relens.data.candidates import PADDING, Candidates
+from relens.data.candidates import PADDING, RECORD, Candidates, write_candidates
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.data.queries import EVALUATED, SPLITS
 from relens.errors import DatasetError
@@ -20,13 +19,13 @@ _BLOCK = 4096
 def sample_negatives(
     dataset: Dataset, per_query: int, seed: int = 0, *, progress: Progress = SILENT
 ) -> dict[str, Candidates]:
-    """Draw negatives for every query of valid and test, by split.
+    """Sample ``per_query`` negatives for every query of valid and test; return them by split.
 
-    For each query, ``per_query`` entities, all sets of that size being equally likely, without the known answers of
-    all splits. A query for which fewer are left gets all of them. Ids ascend in each row.
+    Each query gets a uniform sample of the entities without the known answers of all splits. A query with fewer
+    such entities gets all of them. Ids ascend in each row.
     """
     if per_query < 1:
-        raise DatasetError(f"{per_query} negatives per query were asked for, expected 1 or more")
+        raise DatasetError(f"`per_query={per_query}` is too small: expected 1 or more negatives per query")
     source = f"sampled by relens: {per_query} per query, seed {seed}"
     found = {}
     for split in EVALUATED:
@@ -34,14 +33,14 @@ def sample_negatives(
         negatives = np.full((len(queries), per_query), PADDING, dtype=np.int32)
         with progress.task(f"sampling {split}", len(queries)) as advance:
             for begin in range(0, len(queries), _BLOCK):
-                here = queries[begin : begin + _BLOCK]
-                offsets, others = dataset.known_answers.other_answers(here)
+                block = queries[begin : begin + _BLOCK]
+                offsets, others = dataset.known_answers.other_answers(block)
                 rng = generator(seed, "negatives", split, begin)
-                for row, answer in enumerate(here.answer.tolist()):
+                for row, answer in enumerate(block.answer.tolist()):
                     taken = np.append(others[offsets[row] : offsets[row + 1]], answer)
                     drawn = _draw(rng, len(dataset.entities), np.sort(taken), per_query)
                     negatives[begin + row, : len(drawn)] = drawn
-                advance(len(here))
+                advance(len(block))
         negatives.setflags(write=False)
         found[split] = Candidates(negatives, source, SPLITS)
     return found
@@ -50,25 +49,26 @@ def sample_negatives(
 def write_sampled(
     dataset: Dataset, folder: Path, per_query: int, seed: int = 0, *, force: bool = False, progress: Progress = SILENT
 ) -> Dataset:
-    """Write a data set again, with negatives drawn for its queries, and return what was written.
+    """Write a copy of a data set with sampled negatives into a folder, and return the copy.
 
-    The folder appears whole; one that is there is replaced with ``force`` if it was written by this function.
+    The folder appears when it is complete. ``force`` replaces a folder that this function wrote before.
     """
     if folder.exists() and not (force and (folder / RECORD).is_file()):
-        remedy = "pass --force to replace it, or choose" if (folder / RECORD).is_file() else "choose"
-        raise DatasetError(f"{folder} exists already: {remedy} another folder with -o")
-    with whole_folder(folder) as aside:
-        write_folder(dataset, aside)
-        written = read_folder(aside, dataset.name)  # whose ids follow the sorted labels
-        write_candidates(written, sample_negatives(written, per_query, seed, progress=progress), aside)
-    return with_candidates(read_folder(folder), folder)
+        remedy = "pass `force=True` to replace it, or choose" if (folder / RECORD).is_file() else "choose"
+        raise DatasetError(f"{folder} exists already: {remedy} another `folder=…`")
+    with whole_folder(folder) as temporary:
+        write_folder(dataset, temporary)
+        written = read_folder(temporary, dataset.name)  # its ids follow the sorted labels
+        candidates = sample_negatives(written, per_query, seed, progress=progress)
+        write_candidates(candidates, written.identity, temporary)
+    return read_folder(folder).with_candidates(folder)
 
 
 def _draw(
     rng: np.random.Generator, n_entities: int, taken: npt.NDArray[np.int32], wanted: int
 ) -> npt.NDArray[np.int64]:
-    """Draw distinct ids below ``n_entities`` that are not in ``taken`` (sorted, distinct); fewer if not enough."""
+    """Draw ``wanted`` distinct ids below ``n_entities`` that are not in ``taken`` (sorted, distinct), or all such."""
     n_left = n_entities - len(taken)
     places = np.arange(n_left) if n_left <= wanted else np.sort(rng.choice(n_left, wanted, replace=False))
-    # The entity at a place among those that are left has as many taken ones before it as begin at or before it.
+    # Skip the taken ids: the id at place p is p plus the number of taken ids at or before it.
     return places + np.searchsorted(taken - np.arange(len(taken)), places, side="right")

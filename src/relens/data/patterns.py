@@ -1,13 +1,13 @@
-"""The generated graph ``patterns``: each relation follows one known pattern, and what is held out follows from train.
+"""The generated graph ``patterns``: each relation follows one known pattern, and train implies valid and test.
 
-Five small worlds: players (symmetry), officers (antisymmetry, N-to-N), scholars (inversion), sites on a map (1-to-1,
-composition, N-to-1, 1-to-N) and kinds of things (hierarchy). A label tells where its entity stands in its world, so
-that a reader can judge a prediction: ``officer_2_03`` has rank 3 in troop 2, ``site_04_17`` lies in row 4 and column
+The graph has five parts: players (symmetry), officers (antisymmetry, N-to-N), scholars (inversion), sites on a map
+(1-to-1, composition, N-to-1, 1-to-N) and kinds of things (hierarchy). A label encodes the place of its entity, so
+that a reader can check a prediction: ``officer_2_03`` has rank 3 in troop 2, ``site_04_17`` lies in row 4 and column
 17, ``kind_101`` is below ``kind_10``.
 
-The facts are the same for every seed; the seed decides which of them are held out. A fact comes with its proofs, each
-a set of other facts from which the pattern implies it. It is held out only where a whole proof stays in train, so
-that who knows the pattern can answer every query, and no entity is unseen.
+The facts are the same for every seed; the seed selects the held-out facts. Each fact has a list of proofs. A proof is
+a set of other facts from which the pattern implies the fact. A fact is held out only if one complete proof stays in
+train. Therefore a model that has learnt the pattern can answer every query, and train contains every entity.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +35,10 @@ PATTERN_OF = {
     "northeast_neighbour": "composition",
     "kind_of": "hierarchy",
 }
-"""The pattern of each relation, by label; a relation that leans on others for its proofs comes before them."""
+"""The pattern of each relation, by label. A relation comes before the relations that its proofs use."""
 
 HELD_OUT = 100
-"""Triples per relation in valid, and as many in test."""
+"""Number of triples per relation in valid, and in test."""
 
 MATCHES, SIDE = 9, 6
 TROOPS, TROOP_SIZE = 4, 22
@@ -48,18 +48,18 @@ ROWS, COLUMNS, BAND = 23, 24, 3
 KINDS, ROOT = 127, 1
 
 STEPS = {"north_neighbour": (1, 0), "east_neighbour": (0, 1), "northeast_neighbour": (1, 1)}
-"""Rows up and columns to the right of each step on the map."""
+"""Rows up and columns right of each step on the map."""
 
 LOOPS = (
     (("north_neighbour", "east_neighbour"), ("northeast_neighbour",)),
     (("east_neighbour", "north_neighbour"), ("northeast_neighbour",)),
     (("north_neighbour", "east_neighbour"), ("east_neighbour", "north_neighbour")),
 )
-"""Pairs of paths that lead from a site to the same site."""
+"""Pairs of paths with the same start and end."""
 
 
 def patterns(seed: int = 0) -> Dataset:
-    """Generate the graph; the same seed gives the same triples in the same order."""
+    """Generate the graph. The same seed gives the same triples in the same order."""
     facts = dict(_facts())
     held_out = _hold_out(facts, generator(seed, "patterns"))
     valid = [triple for triples in held_out.values() for triple in triples[:HELD_OUT]]
@@ -70,7 +70,7 @@ def patterns(seed: int = 0) -> Dataset:
 
 
 def _hold_out(facts: dict[Triple, Sequence[Proof]], random: np.random.Generator) -> dict[str, list[Triple]]:
-    """Choose the triples of valid and test by relation: each has a proof of facts that all stay in train."""
+    """Choose the triples of valid and test by relation. All facts of one proof of each triple stay in train."""
     chosen: dict[str, list[Triple]] = {relation: [] for relation in PATTERN_OF}
     held_out: set[Triple] = set()
     needed: set[Triple] = set()
@@ -98,7 +98,7 @@ def _facts() -> Iterator[Fact]:
 
 
 def _players() -> Iterator[Fact]:
-    """Symmetric: in a match each player is an opponent of all on the other side. Proof: the other way round."""
+    """Symmetric: each player of a match is an opponent of all players on the other side. Proof: the reverse triple."""
     for match, one, other in product(range(MATCHES), range(SIDE), range(SIDE)):
         red, blue = f"player_{match}_red{one}", f"player_{match}_blue{other}"
         there, back = (red, "opponent_of", blue), (blue, "opponent_of", red)
@@ -115,7 +115,7 @@ def _outranks(troop: int, upper: int, lower: int) -> Triple:
 
 
 def _officers() -> Iterator[Fact]:
-    """Antisymmetric: the order of the ranks in each troop. Proof: an officer who stands between the two."""
+    """Antisymmetric: the order of ranks in each troop. Proof: an officer between the two."""
     for troop, (upper, lower) in product(range(TROOPS), combinations(range(TROOP_SIZE), 2)):
         between = range(upper + 1, lower)
         proofs = [(_outranks(troop, upper, rank), _outranks(troop, rank, lower)) for rank in between]
@@ -123,7 +123,7 @@ def _officers() -> Iterator[Fact]:
 
 
 def _tastes() -> Iterator[Fact]:
-    """N-to-N: a troop shares its hobbies. Proof: an officer who is in the order of the same troop likes it too."""
+    """N-to-N: a troop shares its hobbies. Proof: another officer of the same troop likes it too."""
     for troop in range(TROOPS):
         first = troop * HOBBIES // TROOPS
         for hobby in range(first, first + HOBBIES_PER_TROOP):
@@ -163,7 +163,7 @@ def _steps() -> Iterator[Triple]:
 
 
 def _walk(path: tuple[str, ...], row: int, column: int) -> Iterator[Triple]:
-    """Yield the steps of a path that starts at a site."""
+    """Yield the steps of a path from a site."""
     for relation in path:
         yield _step(relation, row, column)
         row, column = row + STEPS[relation][0], column + STEPS[relation][1]
@@ -187,7 +187,7 @@ def _in_zone(row: int, column: int) -> Triple:
 
 
 def _regions(step: str, membership: Callable[[int, int], Triple]) -> Iterator[Fact]:
-    """N-to-1 or 1-to-N: a step along the region stays in it. Proof: a neighbour of the site is in the region."""
+    """N-to-1 or 1-to-N: a step along a region stays in it. Proof: a neighbour of the site is in the region."""
     up, right = STEPS[step]
     on_map = set(_steps())
     for row, column in product(range(ROWS), range(COLUMNS)):
@@ -197,7 +197,7 @@ def _regions(step: str, membership: Callable[[int, int], Triple]) -> Iterator[Fa
 
 
 def _kinds() -> Iterator[Fact]:
-    """Hierarchy: a kind is of every kind above it in a binary tree. Proof: a kind on the way up."""
+    """Hierarchy: a kind belongs to all its ancestors in a binary tree. Proof: an ancestor in between."""
     for kind in range(ROOT + 1, KINDS + 1):
         above = list(_above(kind))
         for place, ancestor in enumerate(above):
@@ -205,7 +205,7 @@ def _kinds() -> Iterator[Fact]:
 
 
 def _above(kind: int) -> Iterator[int]:
-    """Yield the kinds above one, nearest first."""
+    """Yield the ancestors of a kind, nearest first."""
     while kind > ROOT:
         kind //= 2
         yield kind

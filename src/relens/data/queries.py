@@ -1,4 +1,4 @@
-"""Queries: the questions a split asks, in both directions."""
+"""Queries: the triples of a split with one end hidden, in both directions."""
 
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 SPLITS = ("train", "valid", "test")
 EVALUATED = ("valid", "test")
-"""The splits whose queries are ranked: weights are searched on the first and judged on the second."""
+"""The splits whose queries are ranked: weights are searched on valid and evaluated on test."""
 Direction = Literal["tail", "head"]
 DIRECTIONS: tuple[Direction, Direction] = ("tail", "head")
 TAIL, HEAD = 0, 1
@@ -17,10 +17,10 @@ TAIL, HEAD = 0, 1
 
 @dataclass(frozen=True)
 class Queries:
-    """Q queries (anchor, relation, direction, answer), one array of shape (Q,) per column, all int32.
+    """Q queries (anchor, relation, direction, answer), each column an array (Q,) int32.
 
-    ``direction`` is 0 (``tail``: the anchor is the head, the answer the tail) or 1 (``head``: the other way round).
-    ``triple`` numbers the triple a query comes from; queries of one triple stay together in every resample.
+    ``direction`` is 0 (``tail``: the anchor is the head and the answer is the tail) or 1 (``head``: the reverse).
+    ``triple`` is the number of the triple of a query; the queries of one triple stay together in every resample.
     """
 
     anchor: npt.NDArray[np.int32]
@@ -31,7 +31,7 @@ class Queries:
 
     @classmethod
     def from_triples(cls, triples: npt.NDArray[Any]) -> Self:
-        """Ask both directions of every triple; (n, 3) rows head, relation, tail become 2n interleaved queries."""
+        """Build 2n interleaved queries, both directions of each triple, from rows (head, relation, tail), (n, 3)."""
         head, relation, tail = np.asarray(triples, dtype=np.int32).reshape(-1, 3).T
         n = len(head)
         return cls(
@@ -44,7 +44,7 @@ class Queries:
 
     @classmethod
     def from_columns(cls, columns: npt.NDArray[Any]) -> Self:
-        """Build from an integer array of shape (5, Q) whose rows are the fields in order."""
+        """Build from an integer array (5, Q) with one row per field, in order."""
         return cls(*np.ascontiguousarray(columns, dtype=np.int32))
 
     def columns(self) -> npt.NDArray[np.int32]:
@@ -58,7 +58,7 @@ class Queries:
         return Queries(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def fingerprint(self) -> str:
-        """Return a short digest of all queries in order: equal digests mean the same query list."""
+        """Return a short digest of all queries in order. Equal digests mean equal query lists."""
         digest = sha256()
         for field in fields(self):
             digest.update(np.ascontiguousarray(getattr(self, field.name), dtype="<i4").data)

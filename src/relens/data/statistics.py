@@ -1,4 +1,4 @@
-"""Statistics of triples: distinct rows, and how many answers each relation has."""
+"""Statistics of triples: distinct rows, and the cardinality class of each relation."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 MANY = 1.5
-"""Mean answers per anchor above which a side counts as many (Bordes et al. 2013)."""
+"""A side counts as "many" above this mean number of answers per anchor (Bordes et al. 2013)."""
 
 
 def cardinality_classes(triples: npt.NDArray[Any], n_relations: int) -> tuple[str, ...]:
-    """Class each relation as ``1-1``, ``1-N``, ``N-1`` or ``N-N`` from its distinct triples, (n, 3).
+    """Return the class ``1-1``, ``1-N``, ``N-1`` or ``N-N`` of each relation, from its distinct triples (n, 3).
 
-    The head side comes first: ``1-N`` means one head per tail and many tails per head. A relation without
-    triples is unknown and gets the empty string.
+    The head side comes first: ``1-N`` means one head per tail and many tails per head. The class of a relation
+    without triples is the empty string.
     """
     heads, relations, tails = distinct_rows(triples).T
     pairs = np.bincount(relations, minlength=n_relations)  # (R,)
@@ -29,12 +29,12 @@ def cardinality_classes(triples: npt.NDArray[Any], n_relations: int) -> tuple[st
 def distinct_rows(triples: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the distinct rows of (n, 3), sorted."""
     rows = triples[np.lexsort(triples.T)]
-    fresh = np.ones(len(rows), dtype=bool)
-    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    return rows[fresh]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[first]
 
 
 def _count_distinct(relations: npt.NDArray[Any], entities: npt.NDArray[Any], n_relations: int) -> npt.NDArray[np.int64]:
-    """Count the distinct entities that occur with each relation, (R,)."""
+    """Return the number of distinct entities that occur with each relation, (R,)."""
     pairs = np.unique(relations + n_relations * entities.astype(np.int64))
     return np.bincount(pairs % n_relations, minlength=n_relations)

@@ -1,8 +1,8 @@
-"""Files that ``torch.save`` wrote, read without torch and without running anything they say.
+"""Read files of ``torch.save`` without torch and without running code from them.
 
-Such a file is a pickle, inside a zip archive or (before torch 1.6) after a few small pickles. A pickle names classes
-and functions to call. This reader knows the few names that numpy's arrays are written with, and gives each a stand-in
-of its own; any other name is refused before anything happens.
+Such a file is a pickle, either in a zip archive or (before torch 1.6) after a few small pickles. A pickle names
+classes and functions to call. This reader accepts only the few names that pickled numpy arrays contain, and replaces
+each with a stand-in. Any other name raises an error before anything is called.
 """
 
 import pickle
@@ -19,18 +19,18 @@ import numpy.typing as npt
 from relens.errors import DatasetError
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""What a file without an archive begins with."""
+"""The first value in a file without a zip archive."""
 CHUNK_BYTES = 2**22
 _NUMBERS = re.compile(r"[biuf][1248]")
 _DAMAGE = (
     pickle.UnpicklingError, EOFError, zipfile.BadZipFile, struct.error, ValueError, TypeError, AttributeError,
     IndexError, KeyError, OverflowError, NotImplementedError, RecursionError,
 )  # fmt: skip
-"""What a pickle that was cut short or tampered with may raise."""
+"""Errors that a truncated or manipulated pickle may raise."""
 
 
 def read_saved(path: Path) -> Any:
-    """Return what a file holds: dictionaries, lists, tuples, text, numbers, and numpy arrays of numbers, read-only."""
+    """Return the content of a file: dictionaries, lists, tuples, text, numbers, and read-only arrays of numbers."""
     try:
         with path.open("rb") as file:
             if zipfile.is_zipfile(file):
@@ -43,13 +43,13 @@ def read_saved(path: Path) -> Any:
         raise
     except MemoryError as error:
         raise DatasetError(
-            f"{path} asks for more memory than there is: its arrays are held whole while it is read, "
-            f"{path.stat().st_size:,} bytes of file. Read it on a larger machine; if it is small, it is damaged."
+            f"{path} needs more memory than available: reading it holds all arrays in memory, and the file has "
+            f"{path.stat().st_size:,} bytes. Read it on a larger machine. If it is small, it is damaged."
         ) from error
     except _DAMAGE as error:
         raise DatasetError(
-            f"{path} cannot be read ({type(error).__name__}: {error}). Expected a file that torch.save wrote, whole: "
-            f"this one was cut short or damaged. Unpack it from OGB's archive again."
+            f"{path} cannot be read ({type(error).__name__}: {error}). Expected a complete file of torch.save; this "
+            f"one is truncated or damaged. Unpack it from OGB's archive again."
         ) from error
 
 
@@ -59,17 +59,17 @@ def _read_archive(file: IO[bytes], path: Path) -> Any:
         if len(names) != 1:
             raise DatasetError(
                 f"{path} is a zip archive with {len(names)} files data.pkl, expected one as torch.save writes it. "
-                f"Give the file that OGB's archive holds, not the archive."
+                f"Use the file in OGB's archive, not the archive itself."
             )
         with archive.open(names[0]) as member:
-            # The archive's checksum is compared when the last byte, with which a pickle ends, is read.
+            # Reading the last byte of the pickle also verifies the checksum of the archive.
             return _plain(_Reader(_Chunks(member), path).load())
 
 
 def _read_legacy(file: IO[bytes], path: Path) -> Any:
     if file.read(1) != b"\x80":
         raise DatasetError(
-            f"{path} is neither a zip archive nor a pickle: expected a file that torch.save wrote. "
+            f"{path} is neither a zip archive nor a pickle: expected a file of torch.save. "
             f"Unpack it from OGB's archive again."
         )
     file.seek(0)
@@ -82,12 +82,12 @@ def _read_legacy(file: IO[bytes], path: Path) -> Any:
 
 
 class _Array:
-    """Stands in for ``numpy.ndarray``: empty until its state is set."""
+    """Stand-in for ``numpy.ndarray``, empty until its state is set."""
 
     values: npt.NDArray[Any]
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Take version, shape, type, whether columns come first, and the raw bytes of an array."""
+        """Set the state: version, shape, type, column-major flag, and raw bytes."""
         _, shape, kind, by_column, raw = state
         if not isinstance(kind, _Type):
             raise pickle.UnpicklingError(f"the type of an array is {kind!r}")
@@ -95,7 +95,7 @@ class _Array:
 
 
 class _Type:
-    """Stands in for ``numpy.dtype``: numbers of one to eight bytes."""
+    """Stand-in for ``numpy.dtype``: numbers of one to eight bytes."""
 
     def __init__(self, code: str, *_: object) -> None:
         if not _NUMBERS.fullmatch(code):
@@ -103,7 +103,7 @@ class _Type:
         self.dtype: np.dtype[Any] = np.dtype(code)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Take the byte order, the second part of a type's state."""
+        """Set the byte order, the second part of the state."""
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
@@ -119,14 +119,14 @@ def _scalar(kind: _Type, raw: bytes) -> int | float:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    # How protocol 2 writes bytes.
+    # Protocol 2 writes bytes this way.
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes are written as {encoding!r}")
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    # How protocol 2 writes the values of an array without any.
+    # Protocol 2 writes the values of an empty array this way.
     return b""
 
 
@@ -141,11 +141,11 @@ ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
         for name, stand_in in (("_reconstruct", _empty_array), ("scalar", _scalar))
     },
 }
-"""All that a file may name, and what is called in its place."""
+"""All names that a file may contain, each with its stand-in."""
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that calls nothing but ``ADMITTED``."""
+    """An unpickler that calls only the stand-ins in ``ADMITTED``."""
 
     def __init__(self, file: Any, path: Path) -> None:
         super().__init__(file)
@@ -159,20 +159,20 @@ class _Reader(pickle.Unpickler):
             raise DatasetError(_refusal(self._path, f"{module_name}.{global_name}")) from None
 
     def persistent_load(self, pid: Any) -> Any:
-        """Refuse what lies outside the pickle."""
+        """Raise an error: only torch tensors are stored outside the pickle."""
         del pid
         raise DatasetError(_refusal(self._path, "torch tensors"))
 
 
 class _Chunks:
-    """A file in an archive, read so that a large array is not held twice."""
+    """A file in an archive, read in chunks so that memory holds a large array only once."""
 
     def __init__(self, member: IO[bytes]) -> None:
         self._member = member
         self.read, self.readline = member.read, member.readline
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, a few megabytes at a time, and return how many bytes there were."""
+        """Fill a buffer a few megabytes at a time, and return the number of bytes read."""
         view, done = memoryview(buffer), 0
         while done < len(view) and (part := self._member.read(min(CHUNK_BYTES, len(view) - done))):
             view[done : done + len(part)] = part
@@ -181,9 +181,10 @@ class _Chunks:
 
 
 def _plain(value: Any, seen: dict[int, Any] | None = None) -> Any:
-    """Return a value with numpy's own arrays in place of stand-ins, in the nested containers, too.
+    """Return a value with numpy arrays in place of stand-ins, also in nested containers.
 
-    ``seen`` has what was met before by its identity: a small file may hold one container very many times.
+    ``seen`` maps the identity of each visited object to its result, because a small file may contain one container
+    many times.
     """
     seen = {} if seen is None else seen
     if id(value) in seen:
