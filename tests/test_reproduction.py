@@ -3,7 +3,9 @@
 import pytest
 
 from benchmarks.reproduction.evidence import EVERY, PROTOCOLS, Evidence, Leaderboard, Ranks
-from relens.ranking.answer_ranks import hits, mean_rank, mrr
+from relens.metrics.hits import hits
+from relens.metrics.mean_rank import mean_rank
+from relens.metrics.mrr import mrr
 
 
 @pytest.mark.parametrize("of", EVERY, ids=lambda of: of.dataset)

@@ -16,7 +16,7 @@ from reproduction.evidence import (
     Leaderboard,
 )
 
-from relens.ranking.answer_ranks import mrr
+from relens.metrics.mrr import mrr
 from relens.significance import paired_test
 
 from .markdown import figure, signed, table

@@ -11,7 +11,7 @@ from relens.data.candidate_files import with_candidates
 from relens.data.catalog import load_dataset
 from relens.data.queries import EVALUATED
 from relens.errors import InputError
-from relens.ranking.answer_ranks import mrr
+from relens.metrics.mrr import mrr
 
 
 @click.command()
