@@ -10,10 +10,22 @@ import numpy.typing as npt
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
-from relens.reports.curves import TRIALS, Curve
 from relens.reports.material import Training
+from relens.reports.numbers import method_label
 from relens.reports.relations import RelationRow, all_equal
-from relens.reports.style import ACCENT, FAINT, INK, MARKERS, RULE, SERIES, Drawing, Sheet, keep, shortened
+from relens.reports.style import (
+    ACCENT,
+    FAINT,
+    INK,
+    MARKERS,
+    RULE,
+    SERIES,
+    Drawing,
+    Sheet,
+    keep,
+    legend_above,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +37,6 @@ ROW = 0.235
 """Inches per row of labels."""
 _TALL_ROW = 0.4
 """Inches per row whose label stands above it."""
-_LINE, _NARROW_LINE, _HANDLE = 100, 50, 7
-"""Characters that fit beside each other above a figure; as many as the handle of a legend's entry takes."""
 _NUMBERS_UP_TO = 7
 """Models beside each other whose cells have room for a number."""
 EQUAL, UNSEEN = "equal weights: nothing to choose", "equal weights: no validation queries"
@@ -184,7 +194,7 @@ def _relations(
     axes.set_xlim(-0.02, 1.02)
     between = "\n" if sheet.narrow else " "
     axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries stands behind each relation")
-    _legend_above(figure, axes, sheet)
+    legend_above(figure, axes, sheet)
     return figure
 
 
@@ -217,65 +227,8 @@ def _training(trainings: Mapping[str, Training], sheet: Sheet) -> "Figure":
     for panel in axes:
         panel.set_xlabel("seconds")
         panel.tick_params(axis="y", labelcolor=FAINT)
-    _legend_above(figure, axes[1], sheet)
+    legend_above(figure, axes[1], sheet)
     return figure
-
-
-_LOOKS: dict[tuple[str, str], tuple[str, str]] = {
-    ("simple", "tpe"): (SERIES[1], "-"),
-    ("basic", "tpe"): (SERIES[3], "-"),
-    ("dsc", "tpe"): (SERIES[2], "-"),
-    ("simple", "sweep"): (FAINT, "-"),
-    ("dsc", "sweep"): (ACCENT, "-"),
-}
-_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
-
-
-def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
-    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
-    ends = "; ".join(f"{curve_label(c)}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
-    alt = f"Learning curves of the search. At the end: {ends}."
-    return keep(lambda sheet: _curves(curves, sheet), "curves", alt, folder)
-
-
-def _curves(curves: Sequence[Curve], sheet: Sheet) -> "Figure":
-    from matplotlib.figure import Figure
-
-    n = len(TRIALS)
-    figure = Figure(figsize=(sheet.width, 1.2 + 2.6 * n if sheet.narrow else 3.6), layout="constrained")
-    panels = figure.subplots(n, 1) if sheet.narrow else figure.subplots(1, n, sharey=True)
-    positive = [s for curve in curves for s in curve.seconds if s > 0]
-    left, right = min(positive) / 1.5, max(positive) * 1.3
-    for axes, trials in zip(panels, TRIALS, strict=True):
-        for curve in curves:
-            if curve.trials in (0, trials):
-                seconds = np.maximum([*curve.seconds, right], left)
-                axes.step(
-                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=_LOOKS[curve.method, curve.searcher][0],
-                    linestyle=_DASHES[curve.workers], label=curve_label(curve),
-                )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_xlim(left, right)
-        axes.set_title(f"Q = {trials}")
-        axes.set_xlabel("seconds, logarithmic")
-        axes.tick_params(axis="y", labelcolor=FAINT)
-        axes.minorticks_off()
-        axes.xaxis.set_major_formatter("{x:g}")
-    panels[0].set_ylabel("best validation MRR so far")
-    _legend_above(figure, panels[0], sheet, columns=4)
-    return figure
-
-
-def curve_label(curve: Curve) -> str:
-    """Return how figures and tables call a curve."""
-    workers = f", {curve.workers} workers" if curve.workers > 1 else ""
-    return f"{curve.method}, {curve.searcher}{workers}{' (replayed)' if curve.replayed else ''}"
-
-
-def method_label(name: str) -> str:
-    """Return a method's name as people read it: ``dsc:input=rank`` is ``dsc (input=rank)``."""
-    method, _, options = name.partition(":")
-    return f"{method} ({options.replace(',', ', ')})" if options else method
 
 
 def _row(sheet: Sheet, wide: float) -> float:
@@ -294,15 +247,3 @@ def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet
     axes.set_ylim(ys[-1] + 0.4, ys[0] - 0.75)
     for y, label in zip(ys, labels, strict=True):
         axes.annotate(label, (0.0, y - 0.42), xycoords=("axes fraction", "data"), va="center", fontsize=9)
-
-
-def _legend_above(figure: "Figure", axes: "Axes", sheet: Sheet, columns: int = 6) -> None:
-    """Put the legend above the panels: in one line where the labels are short, in ``columns`` otherwise."""
-    handles, labels = axes.get_legend_handles_labels()
-    one_line = sum(map(len, labels)) + _HANDLE * len(labels) <= _LINE
-    wide = len(labels) if one_line else min(columns, len(labels))
-    narrow = max(1, _NARROW_LINE // (max(map(len, labels), default=1) + _HANDLE))
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=min(narrow, wide) if sheet.narrow else wide,
-        columnspacing=1.4, handletextpad=0.5,
-    )  # fmt: skip

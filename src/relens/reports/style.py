@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, FAINT, RULE, ACCENT = "#1c2127", "#68717b", "#d8dde2", "#0072b2"
@@ -35,6 +36,8 @@ class Sheet:
     narrow: bool = False
 
 
+_LINE, _NARROW_LINE, _HANDLE = 100, 50, 7
+"""Characters that fit into a line of a legend, wide and narrow, and the room for the handle of an entry."""
 WIDE, NARROW = Sheet(8.0), Sheet(3.9, narrow=True)
 
 _STYLE: Any = {
@@ -147,3 +150,15 @@ def shortened(labels: Sequence[str], limit: int = 34) -> list[str]:
         if len(set(short)) == len(set(labels)):
             return short
         limit += 4
+
+
+def legend_above(figure: "Figure", axes: "Axes", sheet: Sheet, columns: int = 6) -> None:
+    """Put the legend above the panels: in one line where the labels are short, in ``columns`` otherwise."""
+    handles, labels = axes.get_legend_handles_labels()
+    one_line = sum(map(len, labels)) + _HANDLE * len(labels) <= _LINE
+    wide = len(labels) if one_line else min(columns, len(labels))
+    narrow = max(1, _NARROW_LINE // (max(map(len, labels), default=1) + _HANDLE))
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=min(narrow, wide) if sheet.narrow else wide,
+        columnspacing=1.4, handletextpad=0.5,
+    )  # fmt: skip
