@@ -15,9 +15,9 @@ from environment import describe, say, write
 from shapes import biokg, wikikg2
 
 from relens.cli.console import TerminalProgress
+from relens.ensemble.learning_curves import curves_to_json, measure_curves
 from relens.packs.simulation import Simulation
-from relens.reports.curves import curves_to_json, measure_curves
-from relens.reports.figures import curve_label, draw_curves
+from relens.reports.curves import draw_curves
 from relens.reports.style import figure_style
 
 SIZES = {"ogbl-biokg": biokg, "ogbl-wikikg2": wikikg2}
@@ -38,7 +38,7 @@ def main(name: str, triples: int | None, jobs: int, output: Path | None, figures
     say(f"{name}: {valid.n_queries:,} queries, {valid.n_contested:,} contested candidates")
     curves = measure_curves(valid, group="relation", progress=TerminalProgress())
     for curve in curves:
-        say(f"{curve_label(curve)}, Q {curve.trials}: {curve.mrr[-1]:.4f} in {curve.seconds[-1]:.1f} s")
+        say(f"{curve.label}, Q {curve.trials}: {curve.mrr[-1]:.4f} in {curve.seconds[-1]:.1f} s")
     shape = {"queries": valid.n_queries, "groups": len(valid.relations), "contested": valid.n_contested}
     write({"benchmark": "curves", "dataset": name, "shape": shape, "environment": describe(),
            **curves_to_json(curves, valid)}, output)  # fmt: skip

@@ -99,7 +99,7 @@ def measure(
     begun = perf_counter()
     weights = search(searched, settings, jobs=jobs)
     seconds = perf_counter() - begun
-    found = {split: asdict(evaluate(packed, weights, jobs=jobs).overall) for split, packed in splits.items()}
+    found = {split: evaluate(packed, weights, jobs=jobs).overall.to_json() for split, packed in splits.items()}
     return {**found, "seconds": seconds, "settings": weights.settings}
 
 

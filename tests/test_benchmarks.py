@@ -352,7 +352,7 @@ def test_curves_at_the_size_of_a_data_set_rise_and_the_sweep_ends_highest(
     """In this process, with few trials: a search of 51 relations with all of them takes a minute."""
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
-    monkeypatch.setattr("relens.reports.curves.TRIALS", (2, 4))
+    monkeypatch.setattr("relens.ensemble.learning_curves.TRIALS", (2, 4))
     monkeypatch.syspath_prepend(BENCHMARKS)
     output, figures = tmp_path / "curves.json", tmp_path / "figures"
     command = ["ogbl-biokg", "--triples", "102", "--output", str(output), "--figures", str(figures)]

@@ -1,8 +1,11 @@
 """Evaluations = loops over the queries of every part."""
 
+import copy
 import json
+import pickle
 from collections.abc import Callable
 from fractions import Fraction
+from importlib.metadata import EntryPoint
 from math import sqrt
 from typing import Any
 
@@ -13,12 +16,17 @@ from hypothesis import strategies as st
 
 from relens.data.grouping import Grouping
 from relens.data.queries import Queries
+from relens.ensemble.search import search
 from relens.errors import InputError, RanksError
-from relens.evaluation import Evaluation, Metrics, evaluate_ranks, relation_spread
+from relens.evaluation import Evaluation, Metrics, NamedRanks, evaluate, evaluate_ranks, relation_spread
+from relens.metrics import METRICS, Metric
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
 from relens.records import Provenance
+from relens.registry import Registry
 from relens.significance import bootstrap_interval
+from relens.tables import comparison_table, evaluation_table
+from tests import simulated
 from tests.oracles import tie_rules
 
 RELATIONS = ("_hypernym", "/film/film_genre", "a|b")
@@ -85,7 +93,7 @@ def splits(draw: st.DrawFn) -> tuple[Queries, Counts]:
 def test_every_part_equals_a_loop_over_its_queries(split: tuple[Queries, Counts], scheme: str) -> None:
     queries, counts = split
     found = evaluate_ranks(
-        answer_ranks(counts), pack(queries), Grouping.make(scheme, RELATIONS), name="dsc", settings={}, resamples=20
+        NamedRanks("dsc", answer_ranks(counts)), pack(queries), Grouping.make(scheme, RELATIONS), resamples=20
     )
     directions = [("tail", "head")[d] for d in queries.direction]
     relations = [RELATIONS[r] for r in queries.relation]
@@ -116,7 +124,7 @@ def test_metrics_of_an_index_and_of_a_mask_agree() -> None:
 def test_all_candidates_tied_is_worth_the_middle(n_candidates: int) -> None:
     queries = triples(0, 1)
     ranks = answer_ranks([(0, n_candidates - 1)] * 4)
-    found = evaluate_ranks(ranks, pack(queries), Grouping.by_relation(RELATIONS), name="constant", settings={})
+    found = evaluate_ranks(NamedRanks("constant", ranks), pack(queries), Grouping.by_relation(RELATIONS))
     assert found.overall.mrr == pytest.approx(2 / (n_candidates + 1))
     assert found.interval == pytest.approx((2 / (n_candidates + 1), 2 / (n_candidates + 1)))
 
@@ -124,12 +132,10 @@ def test_all_candidates_tied_is_worth_the_middle(n_candidates: int) -> None:
 def test_a_single_query_is_a_split() -> None:
     queries = triples(1)[np.array([1])]
     found = evaluate_ranks(
-        answer_ranks([(1, 0)]),
+        NamedRanks("dsc", answer_ranks([(1, 0)])),
         pack(queries),
         Grouping.by_relation_and_direction(RELATIONS),
-        name="dsc",
-        settings={},
-        reference=("rotate", answer_ranks([(3, 0)])),
+        reference=NamedRanks("rotate", answer_ranks([(3, 0)])),
     )
     assert list(found.by_group) == ["/film/film_genre [head]"]
     assert list(found.by_direction) == ["head"]
@@ -141,7 +147,7 @@ def test_a_single_query_is_a_split() -> None:
 @pytest.mark.parametrize(("cardinalities", "known"), [((), []), (("", "1-1", "N-N"), ["1-1"])])
 def test_unknown_cardinalities_are_left_out(cardinalities: tuple[str, ...], known: list[str]) -> None:
     packed, grouping = pack(triples(0, 1), cardinalities), Grouping.by_relation(RELATIONS)
-    found = evaluate_ranks(answer_ranks([(0, 0)] * 4), packed, grouping, name="dsc", settings={})
+    found = evaluate_ranks(NamedRanks("dsc", answer_ranks([(0, 0)] * 4)), packed, grouping)
     assert list(found.by_cardinality) == known
 
 
@@ -149,7 +155,7 @@ def test_paired_difference_is_the_difference_of_the_mrr() -> None:
     rng = np.random.default_rng(0)
     packed, grouping = pack(triples(*rng.integers(0, 3, 40))), Grouping.by_relation(RELATIONS)
     ours, theirs = (AnswerRanks(rng.integers(0, 9, 80), rng.integers(0, 2, 80)) for _ in range(2))
-    found = evaluate_ranks(ours, packed, grouping, name="dsc", settings={}, reference=("rotate", theirs))
+    found = evaluate_ranks(NamedRanks("dsc", ours), packed, grouping, reference=NamedRanks("rotate", theirs))
     assert found.paired is not None
     assert found.paired.reference == "rotate"
     assert found.paired.difference == pytest.approx(found.overall.mrr - Metrics.measure(theirs).mrr)
@@ -158,17 +164,19 @@ def test_paired_difference_is_the_difference_of_the_mrr() -> None:
 
 def toy_evaluation(**options: Any) -> Evaluation:
     return evaluate_ranks(
-        answer_ranks([(0, 0), (3, 1), (0, 2), (5, 0)]),
+        NamedRanks(
+            "dsc",
+            answer_ranks([(0, 0), (3, 1), (0, 2), (5, 0)]),
+            {"method": "dsc", "searcher": "sweep", "regularise": 10.0},
+        ),
         pack(triples(0, 2)),
         Grouping.by_relation_and_direction(RELATIONS),
-        name="dsc",
-        settings={"method": "dsc", "searcher": "sweep", "regularise": 10.0},
         **options,
     )
 
 
-@pytest.mark.parametrize("reference", [None, ("rotate", answer_ranks([(1, 0)] * 4))])
-def test_json_and_back_is_the_same_evaluation(reference: tuple[str, AnswerRanks] | None) -> None:
+@pytest.mark.parametrize("reference", [None, NamedRanks("rotate", answer_ranks([(1, 0)] * 4))])
+def test_json_and_back_is_the_same_evaluation(reference: NamedRanks | None) -> None:
     evaluation = toy_evaluation(reference=reference)
     plain = evaluation.to_json()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
@@ -199,26 +207,98 @@ def test_json_of_another_kind_is_refused(key: str, message: str) -> None:
         Evaluation.from_json({**toy_evaluation().to_json(), key: "odd"})
 
 
-@pytest.mark.parametrize("damage", [{"overall": {"mrr": 1}}, {"by_group": None}, {"interval": [1, 2, 3]}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"overall": {"mrr": 1}},
+        {"overall": {"queries": 4}},
+        {"overall": {"queries": 4, "mrr": "high"}},
+        {"by_group": None},
+        {"interval": [1, 2, 3]},
+    ],
+)
 def test_damaged_json_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="the evaluation is damaged"):
         Evaluation.from_json({**toy_evaluation().to_json(), **damage})
+
+
+def test_a_file_may_lack_a_metric_and_have_one_that_is_not_installed() -> None:
+    value = toy_evaluation().to_json()
+    del value["overall"]["hits_at_3"]
+    value["overall"]["median_rank"] = 2.5
+    found = Evaluation.from_json(value)
+    assert found.to_json() == value
+    assert found.overall.get("hits_at_3") is None
+    assert found.overall.median_rank == 2.5
+    shown = {cell.text for cell in evaluation_table(found).cells()[0]}
+    assert "–" in shown
+    with pytest.raises(AttributeError, match="no metric 'hits_at_3'"):
+        found.overall.hits_at_3  # noqa: B018
+
+
+@pytest.fixture
+def median_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a metric of another distribution."""
+    with_median: Registry[Metric] = Registry("metric", "metrics", Metric, "relens.metrics")
+    point = EntryPoint("median_rank", "tests.test_metrics:MEDIAN", "relens.metrics")
+    monkeypatch.setattr("relens.registry.entry_points", lambda group: [point] if group == point.group else [])
+    for module in ("relens.evaluation", "relens.tables.results"):
+        monkeypatch.setattr(f"{module}.METRICS", with_median)
+
+
+@pytest.mark.usefixtures("median_rank")
+def test_a_metric_of_another_distribution_is_measured_and_shown() -> None:
+    found = toy_evaluation()
+    assert found.overall.median_rank == found.to_json()["overall"]["median_rank"] == 3.25
+    assert found.by_direction["tail"].median_rank == 1.5
+    shown = evaluation_table(found)
+    assert [column.heading for column in shown.columns][-1] == "median"
+    assert shown.rows[0].values[-1] == 3.25
+    assert "median" in [column.heading for column in comparison_table([found]).columns]
+    assert Evaluation.from_json(found.to_json()) == found
+
+
+def test_metrics_are_a_mapping_with_attributes() -> None:
+    metrics = Metrics.measure(answer_ranks([(0, 0), (3, 1)]))
+    assert list(metrics) == list(METRICS)
+    assert dict(metrics)["mrr"] == metrics.mrr == metrics["mrr"]
+    assert metrics.to_json() == {"queries": 2, **metrics}
+    assert {"mrr", "hits_at_10", "queries"} <= set(dir(metrics))
+    assert repr(metrics).startswith("Metrics(queries=2, mrr=0.6")
+    assert copy.deepcopy(metrics) == pickle.loads(pickle.dumps(metrics)) == metrics
+    assert metrics != Metrics(3, metrics)
+    assert metrics != dict(metrics)
+
+
+def test_weights_and_a_model_are_evaluated_by_the_same_verb() -> None:
+    test = simulated.packed("test")
+    alone = evaluate(test, "alpha", reference="gamma")
+    assert (alone.name, alone.kind, alone.settings, alone.grouping) == ("alpha", "model", {}, "relation-direction")
+    assert alone.overall.mrr == pytest.approx(simulated.model_mrr_by_loop("test", "alpha"), abs=1e-12)
+    assert alone.paired is not None
+    assert alone.paired.reference == "gamma"
+    assert evaluate(test, "gamma", reference="gamma").paired is None
+    ensemble = evaluate(test, search(test, method="mean"), reference="gamma")
+    assert (ensemble.name, ensemble.kind) == ("mean", "ensemble")
+    assert ensemble.overall.mrr == pytest.approx(simulated.mrr_by_loop("test", lambda r, d: [1, 1, 1]), abs=1e-12)
+    with pytest.raises(InputError, match="unknown model 'alfa'"):
+        evaluate(test, "alfa")
 
 
 def test_ranks_of_other_queries_are_refused() -> None:
     packed, grouping = pack(triples(0, 1)), Grouping.by_relation(RELATIONS)
     right, wrong = answer_ranks([(0, 0)] * 4), answer_ranks([(0, 0)] * 3)
     with pytest.raises(RanksError, match=r"'dsc' has ranks of 3 queries.*toy \(test\) have 4"):
-        evaluate_ranks(wrong, packed, grouping, name="dsc", settings={})
+        evaluate_ranks(NamedRanks("dsc", wrong), packed, grouping)
     with pytest.raises(RanksError, match="'rotate' has ranks of 3 queries"):
-        evaluate_ranks(right, packed, grouping, name="dsc", settings={}, reference=("rotate", wrong))
+        evaluate_ranks(NamedRanks("dsc", right), packed, grouping, reference=NamedRanks("rotate", wrong))
     with pytest.raises(RanksError, match="'transe' has ranks of 3 queries"):
         relation_spread({"transe": wrong}, packed)
 
 
 def test_a_split_without_queries_is_refused() -> None:
     with pytest.raises(RanksError, match="nothing to evaluate: toy"):
-        evaluate_ranks(answer_ranks([]), pack(triples()), Grouping.by_relation(RELATIONS), name="dsc", settings={})
+        evaluate_ranks(NamedRanks("dsc", answer_ranks([])), pack(triples()), Grouping.by_relation(RELATIONS))
 
 
 def test_relation_spread_by_hand() -> None:

@@ -25,6 +25,7 @@ STAGES = (
     {"relens.data"},
     {"relens.models"},
     {"relens.ranking"},
+    {"relens.metrics"},
     {"relens.training"},
     {"relens.packs"},
     {"relens.importers"},

@@ -8,11 +8,12 @@ import pytest
 
 from relens.data.queries import Queries
 from relens.ensemble.objective import answer_ranks
+from relens.metrics.hits import hits
+from relens.metrics.mrr import mrr
 from relens.packs.manifest import PackHeader
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import assemble
-from relens.ranking.answer_ranks import hits, mrr
 from relens.records import Provenance
 from tests.ogb_package import metrics
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from relens.errors import InputError
 from relens.evaluation import Evaluation, Metrics
+from relens.metrics import METRICS
 from relens.records import Provenance
 from relens.significance import Interval, PairedTest
 from relens.tables import Column, Row, Table, breakdown_table, comparison_table, evaluation_table, spread_table
-from relens.tables.table import wrapped
+from relens.tables.table import Look
+from relens.tables.text import wrapped
 
 FACTS = {"data set": "toy_set", "split": "test"}
 CAPTION = (
@@ -27,7 +29,8 @@ SPLIT = Provenance("fb15k-237", "0123", "test", ("train", "valid", "test"))
 
 
 def metrics(mrr: float, queries: int = 10, mean_rank: float = 20.0, hits_at_1: float = 0.25) -> Metrics:
-    return Metrics(queries, mrr, hits_at_1, 0.5, 0.75, mean_rank, mrr + 0.01, mrr - 0.01)
+    values = [mrr, hits_at_1, 0.5, 0.75, mean_rank, mrr + 0.01, mrr - 0.01]
+    return Metrics(queries, dict(zip(METRICS, values, strict=True)))
 
 
 def evaluation(name: str = "dsc", mrr: float = 0.36, **changes: Any) -> Evaluation:
@@ -225,14 +228,14 @@ def test_broken_labels_lose_nothing_but_blanks_at_the_ends_of_lines(label: str, 
 
 def test_a_narrow_terminal_does_without_some_columns_and_says_so() -> None:
     table = comparison_table([*compared(), evaluation("dsc:input=rank,regularise=none", 0.36)], ensemble="dsc")
-    everything = ["method", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"]
+    everything = ["method", "kind", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"]
     wide, at_100, at_80 = (table.to_text(width, terminal=True) for width in (120, 100, 80))
     assert headings_of(wide) == everything
-    assert "left out" not in wide
-    assert headings_of(at_100) == [heading for heading in everything if heading != "MR"]
-    assert "left out for want of room: MR; a wider terminal, a pipe or JSON has all" in at_100
+    assert "that do not fit" not in wide
+    assert headings_of(at_100) == [heading for heading in everything if heading not in ("MR", "p")]
+    assert "columns that do not fit: MR, p; shown on a wider terminal, in a pipe, or as JSON" in at_100
     assert headings_of(at_80) == ["method", "MRR", "95% interval", "Hit@1", "Hit@10", "Δ MRR"]
-    assert "left out for want of room: Hit@3, MR, p;" in at_80
+    assert "columns that do not fit: kind, Hit@3, MR, p; " in at_80
     assert "\n dsc:input=rank, " in at_80
     assert "\n regularise=none\n" in at_80
     assert [width_of(text) <= width for text, width in ((wide, 120), (at_100, 100), (at_80, 80))] == [True] * 3
@@ -240,8 +243,8 @@ def test_a_narrow_terminal_does_without_some_columns_and_says_so() -> None:
 
 def test_what_is_no_terminal_gets_every_column() -> None:
     text = comparison_table(compared()).to_text(60)
-    assert len(headings_of(text)) == 9
-    assert "left out" not in text
+    assert len(headings_of(text)) == 10
+    assert "that do not fit" not in text
 
 
 def test_a_table_without_rows_renders() -> None:
@@ -279,8 +282,8 @@ def test_breakdown_tables_begin_with_the_largest_part() -> None:
 
 def compared() -> list[Evaluation]:
     return [
-        evaluation("transe", 0.30, paired=against("rotate", -0.05)),
-        evaluation("rotate", 0.35, overall=metrics(0.35, mean_rank=10.0, hits_at_1=0.0)),
+        evaluation("transe", 0.30, settings={}, paired=against("rotate", -0.05)),
+        evaluation("rotate", 0.35, settings={}, overall=metrics(0.35, mean_rank=10.0, hits_at_1=0.0)),
         evaluation("simple", 0.355, paired=against("rotate", 0.005, 0.0421)),
         evaluation("dsc", 0.364, paired=against("rotate", 0.014)),
     ]
@@ -289,11 +292,13 @@ def compared() -> list[Evaluation]:
 def test_comparison_table_values() -> None:
     table = comparison_table(compared())
     assert [column.heading for column in table.columns] == [
-        "method", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"
+        "method", "kind", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"
     ]  # fmt: skip
     shown = [[cell.text for cell in row] for row in table.cells()]
-    assert shown[1] == ["rotate", "0.3500", "[0.3450, 0.3551]", "0.0000", "0.5000", "0.7500", "10.0", "–", "–"]
-    assert shown[2][-2:] == ["+0.0050", "0.042"]
+    assert [row[0] for row in shown[:4]] == ["dsc", "simple", "rotate", "transe"]  # the highest MRR first
+    assert shown[1][-2:] == ["+0.0050", "0.042"]
+    assert shown[2] == ["rotate", "model", "0.3500", "[0.3450, 0.3551]", "0.0000", "0.5000", "0.7500", "10.0", "–", "–"]
+    assert [row[1] for row in shown[:4]] == ["ensemble", "ensemble", "model", "model"]
     assert table.caption == CAPTION
     assert "Δ MRR: difference to rotate, with the two-sided p of a paired sign-flip test by triple" in table.notes
 
@@ -301,19 +306,25 @@ def test_comparison_table_values() -> None:
 def test_relative_row_gives_the_improvement_over_the_best_single_model() -> None:
     shown = [cell.text for cell in comparison_table(compared()).cells()[-1]]
     # A Hit@1 of zero has no multiple; a mean rank that doubled got 100 % worse.
-    assert shown == ["Relative ↑ of dsc over rotate", "+4.00%", "–", "–", "+0.00%", "+0.00%", "-100.00%", "–", "–"]
+    assert shown[:3] == ["Relative ↑ of dsc over rotate", "", "+4.00%"]
+    assert shown[3:] == ["–", "–", "+0.00%", "+0.00%", "-100.00%", "–", "–"]
 
 
 def test_summary_rows_are_set_apart_in_text() -> None:
-    assert re.search(r"\n dsc .*\n\n Relative ↑ of dsc", comparison_table(compared()).to_text(140))
+    assert re.search(r"\n transe .*\n\n Relative ↑ of dsc", comparison_table(compared()).to_text(140))
+
+
+def published(*values: float) -> Metrics:
+    """Return the four metrics of the paper's tables."""
+    return Metrics(1, dict(zip(METRICS, values, strict=False)))
 
 
 def test_relative_rows_reproduce_the_paper() -> None:
     # WN18RR in the paper's main table, whose row is the improvement over SimpleEns.
-    simple = evaluation("simple", overall=Metrics(1, 0.5121, 0.4670, 0.5289, 0.6021, 1.0, 0.0, 0.0))
-    dsc = evaluation("dsc", overall=Metrics(1, 0.5201, 0.4770, 0.5375, 0.6039, 1.0, 0.0, 0.0))
+    simple = evaluation("simple", overall=published(0.5121, 0.4670, 0.5289, 0.6021))
+    dsc = evaluation("dsc", overall=published(0.5201, 0.4770, 0.5375, 0.6039))
     shown = [cell.text for cell in comparison_table([dsc, simple], ensemble="dsc", over=["simple"]).cells()[-1]]
-    assert [shown[i] for i in (1, 3, 4, 5)] == ["+1.56%", "+2.14%", "+1.63%", "+0.30%"]
+    assert [shown[i] for i in (2, 4, 5, 6)] == ["+1.56%", "+2.14%", "+1.63%", "+0.30%"]
 
 
 def test_best_of_a_comparison_ignores_summary_rows_and_prefers_low_mean_ranks() -> None:
@@ -321,8 +332,8 @@ def test_best_of_a_comparison_ignores_summary_rows_and_prefers_low_mean_ranks() 
         (row[0].text, column) for row in comparison_table(compared()).cells() for column, c in enumerate(row) if c.best
     }
     models = ("transe", "rotate", "simple", "dsc")
-    assert {mark for mark in best if mark[1] in (1, 6)} == {("dsc", 1), ("rotate", 6)}
-    assert {mark for mark in best if mark[1] == 4} == {(model, 4) for model in models}
+    assert {mark for mark in best if mark[1] in (2, 7)} == {("dsc", 2), ("rotate", 7)}
+    assert {mark for mark in best if mark[1] == 5} == {(model, 5) for model in models}
 
 
 def test_comparison_without_a_reference_row_has_no_relative_row() -> None:
@@ -332,7 +343,7 @@ def test_comparison_without_a_reference_row_has_no_relative_row() -> None:
 
 def test_comparison_csv_splits_intervals_and_keeps_fractions() -> None:
     rows = read_csv(comparison_table(compared()))
-    assert float(rows[0]["95% interval high"]) == 0.30 + 0.00512345
+    assert float(rows[3]["95% interval high"]) == 0.30 + 0.00512345
     assert float(rows[-1]["MRR"]) == pytest.approx(0.04)
     assert rows[-1]["95% interval low"] == ""
     assert {row["grouping"] for row in rows} == {"relation"}
@@ -381,3 +392,56 @@ def test_unknown_names_and_empty_comparisons_are_refused() -> None:
         comparison_table(compared(), over=["rotat"])
     with pytest.raises(InputError, match="no evaluations were given"):
         comparison_table([])
+
+
+def test_html_layout() -> None:
+    columns = (
+        Column("name", align="left"),
+        Column("kind", align="left"),
+        Column("gain", "+.2f", better="lower"),
+        Column("a<b", ".1f", group="MRR"),
+        Column("interval", ".2f"),
+    )
+    rows = (
+        Row(("x & y", "<i>", -0.5, 0.25, Interval(0.1, 0.2)), css="marked", looks={3: Look(0.25, "f"), 1: Look(0.5)}),
+        Row(("up", "", 0.125, float("nan"), None), spec="+.1%"),
+    )
+    assert Table("T <1>", columns, rows).to_html({"class": "a", "id": '"'}, sortable=True).split("\n") == [
+        '<table class="a" id="&quot;">',
+        "<caption>T &lt;1&gt;</caption>",
+        "<thead><tr>",
+        '<th scope="col" class="t"><button type="button">name</button>',
+        '<th scope="col" class="t"><button type="button">kind</button>',
+        '<th scope="col" data-better="lower"><button type="button">gain</button>',
+        '<th scope="col"><button type="button"><span class="group">MRR </span>a&lt;b</button>',
+        '<th scope="col"><button type="button">interval</button>',
+        "</thead>",
+        "<tbody>",
+        '<tr class="marked"><th scope=row>x &amp; y<td style=--v:0.50 class=t>&lt;i&gt;<td>−0.50'
+        "<td style=--v:0.25 class=f>0.2<td>0.10–0.20",
+        '<tr class="summary"><th scope=row>up<td class=t><td>+12.5\N{NO-BREAK SPACE}%<td>–<td>–',
+        "</tbody>",
+        "</table>",
+    ]
+
+
+def test_html_marks_the_best_and_carries_the_facts() -> None:
+    found = small([0.25, 0.75], mark_best=True, notes=("a note",)).to_html()
+    assert "<td><b>0.75</b>" in found
+    assert "<b>0.25" not in found
+    assert '<tfoot><tr><td class="t" colspan="2">data set: toy_set; split: test<br>a note</tfoot>' in found
+    assert "<button" not in found
+
+
+def test_a_signed_interval_has_no_dash_in_html() -> None:
+    table = Table("T", (Column("n", align="left"), Column("i", "+z.2f")), (Row(("a", Interval(-0.5, 0.25))),))
+    assert "<td>−0.50 to +0.25" in table.to_html()
+
+
+def test_a_group_precedes_the_heading_in_every_rendering() -> None:
+    columns = (Column("r", align="left"), Column("a", ".1f", group="weight"), Column("a", ".1f", group="MRR"))
+    table = Table("T", columns, (Row(("x", 0.5, 0.25)),))
+    assert "weight" in table.to_text()
+    assert "| r | weight a | MRR a |" in table.to_markdown()
+    assert table.to_json()["rows"] == [{"r": "x", "weight a": 0.5, "MRR a": 0.25}]
+    assert read_csv(table)[0]["MRR a"] == "0.25"

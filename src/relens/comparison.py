@@ -11,7 +11,7 @@ from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.search import SearchSettings, search
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
-from relens.evaluation import Evaluation, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.evaluation import Evaluation, NamedRanks, evaluate, evaluate_ranks, model_ranks, relation_spread
 from relens.packs.pack import PackedRanks
 from relens.packs.store import check_pair
 from relens.progress import SILENT, Progress
@@ -104,8 +104,8 @@ def compare(
     single = {model: model_ranks(test, model, jobs=jobs) for model in test.models}
     evaluations = [
         evaluate_ranks(
-            ranks, test, grouping, name=model, settings={}, seed=settings.seed,
-            reference=None if model == best else (best, single[best]),
+            NamedRanks(model, ranks), test, grouping, seed=settings.seed,
+            reference=None if model == best else NamedRanks(best, single[best]),
         )
         for model, ranks in single.items()
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Evaluate: what per-query ranks are worth, overall and part by part, and how sure one can be of it."""
+"""Evaluate ranks: the metrics of a model or an ensemble, overall and by part, with intervals and a paired test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -13,59 +13,107 @@ from relens.ensemble import objective
 from relens.ensemble.grid import vertices
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError
+from relens.metrics import METRICS
 from relens.packs.pack import PackedRanks
-from relens.ranking.answer_ranks import AnswerRanks, hits, mean_rank, mrr
+from relens.ranking.answer_ranks import AnswerRanks
 from relens.records import EVALUATION, TIE_RULE, Provenance
 from relens.significance import Interval, PairedTest, bootstrap_interval, paired_test
 
+PARTS = ("direction", "relation", "group", "cardinality")
+"""The ways to divide the queries; ``Evaluation`` has a mapping ``by_…`` for each."""
 
-@dataclass(frozen=True)
-class Metrics:
-    """Metrics of a set of queries, from realistic ranks unless the name says otherwise."""
 
-    queries: int
-    mrr: float
-    hits_at_1: float
-    hits_at_3: float
-    hits_at_10: float
-    mean_rank: float
-    mrr_optimistic: float
-    mrr_pessimistic: float
+class Metrics(Mapping[str, float]):
+    """The metrics of a set of queries by name, also as attributes: ``metrics["mrr"]`` is ``metrics.mrr``.
+
+    An evaluation that is read from a file has the metrics that were installed when it was written.
+    """
+
+    def __init__(self, queries: int, values: Mapping[str, float]) -> None:
+        """Hold ``values`` by the name of the metric, measured on this number of ``queries``."""
+        self.queries = queries
+        self._by_name = dict(values)
 
     @classmethod
     def measure(cls, answer_ranks: AnswerRanks, index: npt.NDArray[Any] | None = None) -> Self:
-        """Measure ``answer_ranks`` (Q,), or those at ``index`` (positions (n,) or a mask (Q,)) alone."""
+        """Measure ``answer_ranks`` (Q,), or only those at ``index``: positions (n,) or a mask (Q,)."""
         chosen = answer_ranks if index is None else answer_ranks[index]
-        ranks = chosen.realistic
-        return cls(
-            queries=len(chosen),
-            mrr=mrr(ranks),
-            hits_at_1=hits(ranks, 1),
-            hits_at_3=hits(ranks, 3),
-            hits_at_10=hits(ranks, 10),
-            mean_rank=mean_rank(ranks),
-            mrr_optimistic=mrr(chosen.optimistic),
-            mrr_pessimistic=mrr(chosen.pessimistic),
-        )
+        return cls(len(chosen), {name: metric.measure(chosen) for name, metric in METRICS.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the number of queries and the metrics as plain JSON values."""
+        return {"queries": self.queries, **self._by_name}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild metrics from the result of ``to_json``. Every evaluation has the MRR."""
+        values = {name: number for name, number in value.items() if name != "queries"}
+        if not all(isinstance(number, int | float) for number in (values["mrr"], *values.values())):
+            raise ValueError(f"found metrics {values}, expected numbers")
+        return cls(value["queries"], values)
+
+    def __getitem__(self, name: str) -> float:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __getattr__(self, name: str) -> float:
+        if name.startswith("_") or name not in self._by_name:
+            raise AttributeError(f"no metric {name!r}")
+        return self._by_name[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._by_name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Metrics) and self.to_json() == other.to_json()
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.to_json().items())
+        return f"Metrics({values})"
+
+
+@dataclass(frozen=True)
+class NamedRanks:
+    """The ranks that one model or ensemble gives the answers of a split.
+
+    Attributes:
+        name: the model or the method, such as ``rotate`` or ``dsc``.
+        ranks: one rank per query, (Q,).
+        settings: how the weights were made, plain JSON values; empty for a single model.
+    """
+
+    name: str
+    ranks: AnswerRanks
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reciprocal(self) -> npt.NDArray[np.float64]:
+        """The reciprocal of each realistic rank, (Q,)."""
+        return 1 / self.ranks.realistic
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The numbers of one model or ensemble on one split, with everything that must be said beside them.
+    """The metrics of one model or ensemble on one split, with the facts that identify them.
 
     Attributes:
         name: the model or the method, such as ``rotate`` or ``dsc``.
         provenance: data set, split, filter and candidates of the ranks.
         grouping: the scheme of the groups in ``by_group``.
         seed: root seed of the resampling.
-        resamples: bootstrap resamples and, where not exact, sign flips.
-        settings: what made the weights (method, searcher, input, …), plain JSON values.
+        resamples: bootstrap resamples, and sign flips where the test is not exact.
+        settings: how the weights were made (method, searcher, input, …), plain JSON values; empty for a single model.
         overall: metrics of all queries.
-        by_direction, by_relation, by_group, by_cardinality: metrics by label, of the parts that have queries;
-            relations of unknown class are left out of ``by_cardinality``.
+        by_direction, by_relation, by_group, by_cardinality: metrics by label, for the parts that have queries.
+            ``by_cardinality`` leaves out relations of unknown class.
         interval: bootstrap interval of the overall MRR, by triple.
         paired: comparison with a reference such as the best single model.
-        answer_ranks: the per-query ranks all of this comes from; None after ``from_json``.
+        answer_ranks: the ranks (Q,) that the metrics were computed from; None after ``from_json``.
     """
 
     name: str
@@ -83,9 +131,18 @@ class Evaluation:
     paired: PairedTest | None = None
     answer_ranks: AnswerRanks | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def kind(self) -> str:
+        """Whether this is a single ``model`` or an ``ensemble``."""
+        return "ensemble" if self.settings else "model"
+
+    def by(self, part: str) -> Mapping[str, Metrics]:
+        """Return the metrics by label of one of ``PARTS``."""
+        parts: Mapping[str, Metrics] = getattr(self, f"by_{part}")
+        return parts
+
     def to_json(self) -> dict[str, Any]:
-        """Return all but the per-query ranks as plain JSON values."""
-        parts = ("by_direction", "by_relation", "by_group", "by_cardinality")
+        """Return everything but the ranks as plain JSON values."""
         values = {
             "name": self.name,
             "provenance": self.provenance.to_json(),
@@ -94,8 +151,8 @@ class Evaluation:
             "seed": self.seed,
             "resamples": self.resamples,
             "settings": dict(self.settings),
-            "overall": asdict(self.overall),
-            **{part: {label: asdict(m) for label, m in getattr(self, part).items()} for part in parts},
+            "overall": self.overall.to_json(),
+            **{f"by_{part}": {label: m.to_json() for label, m in self.by(part).items()} for part in PARTS},
             "interval": list(self.interval),
             "paired": None if self.paired is None else {**asdict(self.paired), "interval": list(self.paired.interval)},
         }
@@ -103,7 +160,7 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild an evaluation from ``to_json``'s result, without the per-query ranks."""
+        """Rebuild an evaluation, without the ranks, from the result of ``to_json``."""
         EVALUATION.check(value, "the evaluation")
         if value.get("tie_rule") != TIE_RULE:
             raise InputError(
@@ -114,8 +171,8 @@ class Evaluation:
 
     @classmethod
     def _from_json(cls, value: Mapping[str, Any]) -> Self:
-        def metrics_of(part: str) -> dict[str, Metrics]:
-            return {label: Metrics(**metrics) for label, metrics in value[part].items()}
+        def by(part: str) -> dict[str, Metrics]:
+            return {label: Metrics.from_json(metrics) for label, metrics in value[f"by_{part}"].items()}
 
         paired = value["paired"]
         return cls(
@@ -125,105 +182,107 @@ class Evaluation:
             seed=value["seed"],
             resamples=value["resamples"],
             settings=value["settings"],
-            overall=Metrics(**value["overall"]),
-            by_direction=metrics_of("by_direction"),
-            by_relation=metrics_of("by_relation"),
-            by_group=metrics_of("by_group"),
-            by_cardinality=metrics_of("by_cardinality"),
+            overall=Metrics.from_json(value["overall"]),
+            by_direction=by("direction"),
+            by_relation=by("relation"),
+            by_group=by("group"),
+            by_cardinality=by("cardinality"),
             interval=Interval(*value["interval"]),
             paired=None if paired is None else PairedTest(**{**paired, "interval": Interval(*paired["interval"])}),
         )
 
 
 def evaluate(
-    packed: PackedRanks,
-    weights: EnsembleWeights,
+    ranks: PackedRanks,
+    weights: EnsembleWeights | str,
     *,
     name: str | None = None,
     reference: str | None = None,
     seed: int = 0,
     jobs: int = 1,
 ) -> Evaluation:
-    """Evaluate ensemble weights on packed ranks.
+    """Evaluate an ensemble, or one model alone, on packed ranks.
 
     Args:
-        packed: packed ranks of any split, usually test.
-        weights: fitted on validation ranks of the same models.
-        name: how tables call the ensemble; its method by default.
-        reference: the model to compare with, usually the best on validation.
-        seed: of the resampling.
-        jobs: threads.
+        ranks: packed ranks of any split, usually test.
+        weights: weights that were fitted on validation ranks of the same models, or the name of one model.
+        name: name of the ensemble in tables; its method by default.
+        reference: model for the paired test, usually the best on validation. A model is not compared with itself.
+        seed: seed of the resampling.
+        jobs: number of threads.
     """
-    settings = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
-    return evaluate_ranks(
-        weights.answer_ranks(packed, jobs=jobs),
-        packed,
-        weights.grouping,
-        name=name or str(weights.settings.get("method", "ensemble")),
-        settings=settings,
-        reference=None if reference is None else (reference, model_ranks(packed, reference, jobs=jobs)),
-        seed=seed,
-    )
+    if isinstance(weights, str):
+        ours = NamedRanks(name or weights, model_ranks(ranks, weights, jobs=jobs))
+        grouping = Grouping.by_relation_and_direction(ranks.relations)
+    else:
+        settings = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
+        method = str(settings.get("method", "ensemble"))
+        ours = NamedRanks(name or method, weights.answer_ranks(ranks, jobs=jobs), settings)
+        grouping = weights.grouping
+    theirs = None
+    if reference is not None and reference != weights:
+        theirs = NamedRanks(reference, model_ranks(ranks, reference, jobs=jobs))
+    return evaluate_ranks(ours, ranks, grouping, reference=theirs, seed=seed)
 
 
 def model_ranks(packed: PackedRanks, model: str, *, jobs: int = 1) -> AnswerRanks:
-    """Return the ranks one model alone gives the answers."""
+    """Return the ranks (Q,) that one model alone gives the answers."""
     return objective.answer_ranks(packed, vertices(packed.n_models)[packed.model_index(model)], jobs=jobs)
 
 
 def evaluate_ranks(
-    answer_ranks: AnswerRanks,
+    ours: NamedRanks,
     packed: PackedRanks,
     grouping: Grouping,
     *,
-    name: str,
-    settings: Mapping[str, Any],
-    reference: tuple[str, AnswerRanks] | None = None,
+    reference: NamedRanks | None = None,
     seed: int = 0,
     resamples: int = 1000,
 ) -> Evaluation:
-    """Evaluate the ranks (Q,) that the model or ensemble ``name`` gives the answers of ``packed``'s queries.
+    """Evaluate the ranks (Q,) of the answers to the queries of ``packed``.
 
-    ``reference`` names the ranks (Q,) to compare with, usually those of the best single model.
+    ``reference`` holds the ranks (Q,) for the paired test, usually those of the best single model.
     """
-    _check_fit(name, answer_ranks, packed)
-    queries = packed.queries
-    reciprocal = 1 / answer_ranks.realistic
-    paired = None
+    _check_fit(ours, packed)
+    queries, paired = packed.queries, None
     if reference is not None:
-        _check_fit(reference[0], reference[1], packed)
-        baseline = 1 / reference[1].realistic
+        _check_fit(reference, packed)
         paired = paired_test(
-            reciprocal, baseline, queries.triple, reference=reference[0], seed=seed, resamples=resamples
+            ours.reciprocal,
+            reference.reciprocal,
+            queries.triple,
+            reference=reference.name,
+            seed=seed,
+            resamples=resamples,
         )
     return Evaluation(
-        name=name,
+        name=ours.name,
         provenance=packed.provenance,
         grouping=grouping.scheme,
         seed=seed,
         resamples=resamples,
-        settings=dict(settings),
-        overall=Metrics.measure(answer_ranks),
-        by_direction=_by_part(answer_ranks, queries.direction, DIRECTIONS),
-        by_relation=_by_part(answer_ranks, queries.relation, packed.relations),
-        by_group=_by_part(answer_ranks, grouping.groups_of(queries), grouping.labels),
-        by_cardinality=_by_cardinality(answer_ranks, packed),
-        interval=bootstrap_interval(reciprocal, queries.triple, seed=seed, resamples=resamples),
+        settings=dict(ours.settings),
+        overall=Metrics.measure(ours.ranks),
+        by_direction=_by_part(ours.ranks, queries.direction, DIRECTIONS),
+        by_relation=_by_part(ours.ranks, queries.relation, packed.relations),
+        by_group=_by_part(ours.ranks, grouping.groups_of(queries), grouping.labels),
+        by_cardinality=_by_cardinality(ours.ranks, packed),
+        interval=bootstrap_interval(ours.reciprocal, queries.triple, seed=seed, resamples=resamples),
         paired=paired,
-        answer_ranks=answer_ranks,
+        answer_ranks=ours.ranks,
     )
 
 
 def relation_spread(answer_ranks_by_model: Mapping[str, AnswerRanks], packed: PackedRanks) -> dict[str, Any]:
-    """Return how much the models' MRR differs relation by relation, as plain JSON values.
+    """Return how much the MRR of the models differs in each relation, as plain JSON values.
 
-    The spread of a relation is the (population) standard deviation over the models of its MRR. The paper explains
-    its gains by one number per data set, without saying how it weights relations: ``std_by_queries`` weights them
-    by their queries, ``std_by_relations`` equally. ``relations`` holds, for every relation with queries, its number
-    of queries, its spread, its best and worst model (the first of equals) and the MRR of each model.
+    The spread of a relation is the population standard deviation of its MRR over the models. The paper explains its
+    gains by one number per data set and does not say how it weights relations: ``std_by_queries`` weights them by
+    their queries, ``std_by_relations`` equally. ``relations`` has an entry for every relation with queries: the
+    number of queries, the spread, the best and the worst model (the first of equals), and the MRR of each model.
     """
     for name, answer_ranks in answer_ranks_by_model.items():
-        _check_fit(name, answer_ranks, packed)
+        _check_fit(NamedRanks(name, answer_ranks), packed)
     models = list(answer_ranks_by_model)
     asked, index, queries = np.unique(packed.queries.relation, return_inverse=True, return_counts=True)
     sums = [np.bincount(index, weights=1 / ranks.realistic) for ranks in answer_ranks_by_model.values()]
@@ -247,7 +306,7 @@ def relation_spread(answer_ranks_by_model: Mapping[str, AnswerRanks], packed: Pa
 
 
 def _by_part(answer_ranks: AnswerRanks, part: npt.NDArray[Any], labels: Sequence[str]) -> dict[str, Metrics]:
-    """Measure every part that has queries; ``part`` (Q,) holds positions in ``labels``."""
+    """Measure every part that has queries; ``part`` (Q,) holds an index into ``labels`` per query."""
     order = np.argsort(part, kind="stable")
     present, begins = np.unique(part[order], return_index=True)
     parts = np.split(order, begins[1:])
@@ -255,7 +314,7 @@ def _by_part(answer_ranks: AnswerRanks, part: npt.NDArray[Any], labels: Sequence
 
 
 def _by_cardinality(answer_ranks: AnswerRanks, packed: PackedRanks) -> dict[str, Metrics]:
-    """Measure the queries of every cardinality class; relations of unknown class are left out."""
+    """Measure the queries of every cardinality class except those of relations of unknown class."""
     if not packed.cardinalities:
         return {}
     labels, class_of_relation = np.unique(packed.cardinalities, return_inverse=True)
@@ -263,15 +322,13 @@ def _by_cardinality(answer_ranks: AnswerRanks, packed: PackedRanks) -> dict[str,
     return {label: metrics for label, metrics in classes.items() if label}
 
 
-def _check_fit(name: str, answer_ranks: AnswerRanks, packed: PackedRanks) -> None:
-    """Refuse ranks of other queries, and splits that ask nothing."""
-    if len(answer_ranks) != packed.n_queries:
+def _check_fit(ours: NamedRanks, packed: PackedRanks) -> None:
+    """Raise an error if the ranks belong to other queries, or if the split has no queries."""
+    split = f"{packed.provenance.dataset} ({packed.provenance.split})"
+    if len(ours.ranks) != packed.n_queries:
         raise RanksError(
-            f"{name!r} has ranks of {len(answer_ranks):,} queries, the packed ranks of {packed.provenance.dataset} "
-            f"({packed.provenance.split}) have {packed.n_queries:,}. Compute both from the same packed ranks."
+            f"{ours.name!r} has ranks of {len(ours.ranks):,} queries, the packed ranks of {split} have "
+            f"{packed.n_queries:,}. Compute both from the same packed ranks."
         )
     if not packed.n_queries:
-        raise RanksError(
-            f"there is nothing to evaluate: {packed.provenance.dataset} ({packed.provenance.split}) has no queries. "
-            f"Choose a split that has triples."
-        )
+        raise RanksError(f"there is nothing to evaluate: {split} has no queries. Choose a split that has triples.")

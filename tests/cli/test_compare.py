@@ -58,9 +58,15 @@ def test_the_spread_of_the_models_is_that_of_loops(tiny_run):
 
 def test_the_default_compares_the_paper_and_ours_in_one_table(tiny_run):
     outcome = succeed("compare", tiny_run, columns=160)
-    rows = [line.split()[0] for line in outcome.out.splitlines() if " [0." in line]
-    assert rows == [*MODELS, "mean", "mrr-mean", "stacking", "greedy", "simple:input=rank",
-                    "dsc:input=rank,regularise=none", "simple", "dsc"]  # fmt: skip
+    rows = [line.split()[:3] for line in outcome.out.splitlines() if " [0." in line]
+    assert {name: kind for name, kind, _ in rows} == {
+        **dict.fromkeys(MODELS, "model"),
+        **dict.fromkeys(("mean", "mrr-mean", "stacking", "greedy", "simple:input=rank"), "ensemble"),
+        **dict.fromkeys(("dsc:input=rank,regularise=none", "simple", "dsc"), "ensemble"),
+    }
+    values = [float(mrr.rstrip("*")) for _, _, mrr in rows]
+    assert len(values) == 11
+    assert values == sorted(values, reverse=True)
     shown = " ".join(outcome.out.split())
     for fact in ("Comparison on simulated (test)", "Relative ↑ of dsc over gamma", "split: test", "ties: mean",
                  "filter: as imported", "grouping: relation-direction", "candidates: all", "seed: 0",
@@ -97,9 +103,9 @@ def test_options_are_what_the_specs_leave_open(tiny_run):
     ("form", "begins", "holds"),
     [
         ("text", "Comparison on simulated (test)\n", " mean "),
-        ("csv", "method,MRR,95% interval low,95% interval high,Hit@1,", "\nmean,0."),
-        ("markdown", "**Comparison on simulated (test)**\n\n| method | MRR |", "\n| mean | "),
-        ("latex", "\\begin{table}\n\\centering\n", "\\begin{tabular}{lrrrrrrrr}"),
+        ("csv", "method,kind,MRR,95% interval low,95% interval high,Hit@1,", "\nmean,ensemble,0."),
+        ("markdown", "**Comparison on simulated (test)**\n\n| method | kind | MRR |", "\n| mean | ensemble | "),
+        ("latex", "\\begin{table}\n\\centering\n", "\\begin{tabular}{llrrrrrrrr}"),
     ],
 )
 def test_every_form_on_stdout_and_in_a_file(tiny_run, tmp_path, form, begins, holds):
@@ -116,9 +122,13 @@ def test_every_form_on_stdout_and_in_a_file(tiny_run, tmp_path, form, begins, ho
 def test_csv_and_json_hold_the_same_exact_values(tiny_run):
     rows = list(csv.DictReader(StringIO(succeed("compare", tiny_run, "mean", "--format", "csv").out)))
     found = succeed("compare", tiny_run, "mean", "--json").json["evaluations"]
-    assert [float(row["MRR"]) for row in rows[:4]] == [evaluation["overall"]["mrr"] for evaluation in found]
-    assert float(rows[0]["95% interval low"]) == found[0]["interval"][0]
-    assert float(rows[0]["p"]) == found[0]["paired"]["p_value"]
+    shown = {row["method"]: float(row["MRR"]) for row in rows[:4]}
+    assert shown == {evaluation["name"]: evaluation["overall"]["mrr"] for evaluation in found}
+    assert {row["method"]: float(row["95% interval low"]) for row in rows[:4]} == {
+        evaluation["name"]: evaluation["interval"][0] for evaluation in found
+    }
+    by_name = {row["method"]: row for row in rows}
+    assert float(by_name[found[0]["name"]]["p"]) == found[0]["paired"]["p_value"]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])

@@ -279,7 +279,7 @@ def test_an_interrupt_leaves_the_old_evaluation(searched, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate_module, "evaluate_weights", interrupted)
+        patch.setattr(evaluate_module, "evaluate_ensemble", interrupted)
         fail(130, "interrupted; nothing half-written", "evaluate", searched, "--seed", 1)
     with monkeypatch.context() as patch:
         patch.setattr("relens.files.os.fsync", interrupted)

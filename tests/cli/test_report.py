@@ -38,7 +38,7 @@ def test_wrong_use_is_explained(run_path, tmp_path):
     fail(2, "is not a run", "report", tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
-    fail(2, "exists and holds no report", "report", run_path, "-o", tmp_path / "full")
+    fail(2, "exists and is not a report", "report", run_path, "-o", tmp_path / "full")
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["thesis.tex"]
     shutil.rmtree(run_path / "ranks" / "test")
     fail(2, "has no ranks of test (present: valid)", "report", run_path)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from relens.ensemble import objective
 from relens.ensemble.grid import uniform, vertices
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
-from relens.ranking.answer_ranks import hits, mrr
+from relens.metrics.hits import hits
+from relens.metrics.mrr import mrr
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case, rank_cases

@@ -18,9 +18,9 @@ from relens.ensemble.search import METHODS, SearchSettings, search
 from relens.ensemble.shrinkage import KAPPAS, Shrinkage
 from relens.ensemble.sweep import sweep, sweep_groups
 from relens.errors import DatasetError, InputError, RanksError
+from relens.metrics.mrr import mrr
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import ContestedViews
-from relens.ranking.answer_ranks import mrr
 from tests.ensemble.cases import NAMES, Recorder, groups_of, pack, queries_of, random_case, without_gaps
 
 WAYS = [

@@ -11,9 +11,9 @@ from relens.data.known_answers import KnownAnswers
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.importers.scorers import pack_scorers
+from relens.metrics.mrr import mrr
 from relens.packs.manifest import pack_header
 from relens.packs.packing import pack_scores
-from relens.ranking.answer_ranks import mrr
 from relens.runs import Run
 
 DATASET = Dataset.from_labels(

@@ -10,15 +10,18 @@ import pytest
 
 from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
+from relens.ensemble import learning_curves
+from relens.ensemble.inputs import INPUTS
+from relens.ensemble.search import METHODS
 from relens.errors import InputError, MissingExtraError
 from relens.files import write_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
-from relens.reports import curves as curves_module
 from relens.reports.figures import EQUAL, UNSEEN
-from relens.reports.highest import Highest
-from relens.reports.page import highest_sentence
+from relens.reports.glossary import INPUTS as DESCRIBED_INPUTS
+from relens.reports.glossary import METHODS as DESCRIBED_METHODS
+from relens.reports.headline import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
 from tests import simulated
@@ -51,14 +54,16 @@ def test_the_table_holds_the_numbers_of_the_comparison(reported):
     run, _, page = reported
     comparison = comparison_of(run)
     head, *rows = page.tables["Models and ensembles on the test split"]
-    assert head[:4] == ["method", "MRR", "95\N{NO-BREAK SPACE}% interval", "Hit@1"]
+    assert head[:5] == ["method", "kind", "MRR", "95\N{NO-BREAK SPACE}% interval", "Hit@1"]
     assert head[-3:] == ["gain over gamma", "interval of that gain", "p of that gain"]
     assert len(rows) == len(comparison.evaluations) == 3 + len(DEFAULT_SPECS)
-    for row, evaluation in zip(rows, comparison.evaluations, strict=True):
+    ordered = sorted(comparison.evaluations, key=lambda evaluation: -evaluation.overall.mrr)
+    for row, evaluation in zip(rows, ordered, strict=True):
         low, high = evaluation.interval
         m = evaluation.overall
         assert row[0].split(" (")[0] == evaluation.name.split(":")[0]
-        assert row[1:4] == [f"{m.mrr:.4f}", f"{low:.4f}–{high:.4f}", f"{m.hits_at_1:.4f}"]
+        assert row[1] == ("model" if evaluation.name in simulated.SIMULATION.models else "ensemble")
+        assert row[2:5] == [f"{m.mrr:.4f}", f"{low:.4f}–{high:.4f}", f"{m.hits_at_1:.4f}"]
         if evaluation.paired is None:
             assert row[-3:] == ["–"] * 3
         else:
@@ -81,18 +86,46 @@ def test_every_relation_and_direction_has_a_row(reported):
     weights = comparison_of(run).weights["dsc"]
     head, *rows = page.tables["All relations, both directions"]
     assert len(rows) == 8
-    assert {len(row) for row in rows} == {len(head)} == {16}
-    assert head[5:10] == ["best model", "its MRR", "ensemble", "gain over gamma", "p of that gain"]
+    assert {len(row) for row in rows} == {len(head)} == {17}
+    assert head[5:9] == ["MRR of dsc", "MRR of gamma", "gain over gamma", "p of that gain"]
+    assert head[9:11] == ["best model here", "its MRR"]
     for row in rows:
         metrics = ours.by_group[f"{row[0]} [{row[1]}]"]
-        assert (row[2], row[7]) == (str(metrics.queries), f"{metrics.mrr:.4f}")
+        assert (row[2], row[5]) == (str(metrics.queries), f"{metrics.mrr:.4f}")
         group = weights.grouping.labels.index(f"{row[0]} [{row[1]}]")
-        assert row[13:] == [f"{value:.3f}" for value in weights.normalised()[group]]
-        best = max(models, key=lambda model: row[10 + models.index(model)])
-        assert row[6] == row[10 + models.index(best)]
-        gain = float(row[7]) - float(row[10 + models.index("gamma")])
-        assert float(row[8].replace("−", "-").rstrip("*")) == pytest.approx(gain, abs=1.01e-4)
-        assert (row[9] == "–") == (metrics.queries < 10)
+        assert row[14:] == [f"{value:.3f}" for value in weights.normalised()[group]]
+        best = max(models, key=lambda model: row[11 + models.index(model)])
+        assert row[10] == row[11 + models.index(best)]
+        assert row[6] == row[11 + models.index("gamma")]
+        assert row[9] in models
+        gain = float(row[5]) - float(row[6])
+        assert float(row[7].replace("−", "-").rstrip("*")) == pytest.approx(gain, abs=1.01e-4)
+        assert (row[8] == "–") == (metrics.queries < 10)
+
+
+def test_the_glossary_explains_the_words_of_the_page(reported):
+    _, path, page = reported
+    section = path.read_text().split('<section id="glossary">')[1].split("</section>")[0]
+    words = re.findall("<dt>(.*?)</dt>", section)
+    assert words[0] == "gamma, best single model"
+    for word in ("dsc", "simple", "mrr-mean", "greedy", "mean", "stacking", "input rank", "κ (kappa)", "contested",
+                 "MRR", "Hit@10", "MR", "interval", "p"):  # fmt: skip
+        assert word in words
+    assert "share of the queries whose answer is among the first 10" in section
+    assert "basic" not in words  # was not compared
+    assert "#glossary" in page.with_attribute("href")
+
+
+def test_score_gaps_are_explained_where_they_are_used(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), ("dsc:input=score",))
+    section = write_report(run, tmp_path / "out").read_text().split('<section id="glossary">')[1]
+    assert "<dt>score gap</dt>" in section
+    assert "<dt>input score</dt>" in section
+
+
+def test_every_method_and_input_has_a_description():
+    assert set(METHODS) <= set(DESCRIBED_METHODS)
+    assert set(INPUTS) <= set(DESCRIBED_INPUTS)
 
 
 def test_figures_are_png_and_svg_and_in_the_page(reported):
@@ -107,7 +140,7 @@ def test_figures_are_png_and_svg_and_in_the_page(reported):
             ElementTree.fromstring(content)
     alts = [tag.attributes["aria-label"] for tag in page.tags if tag.attributes.get("role") == "img"]
     assert len(alts) == 3
-    assert "Test MRR with 95 % intervals: alpha 0." in alts[0]
+    assert "Test MRR with 95 % intervals: dsc 0." in alts[0]
     assert sum(tag.name == "svg" for tag in page.tags) == 2 * 3  # wide, and for a phone
     ids = page.with_attribute("id")
     assert len(ids) == len(set(ids))
@@ -129,7 +162,7 @@ def test_the_page_needs_nothing_but_itself(reported):
 def test_what_a_run_of_imported_ranks_lacks_is_said(reported):
     _, _, page = reported
     assert "The run holds ranks but no trained models, so there are no training curves." in page.text
-    assert "The data set 'simulated' is not at hand, so its statistics are left out." in page.text
+    assert "The data set 'simulated' could not be loaded, so its statistics are left out." in page.text
     assert "How training ended" not in page.tables
 
 
@@ -146,7 +179,8 @@ def test_a_comparison_of_these_ranks_is_used_as_it_is(tmp_path):
     page = Page.read(write_report(run, tmp_path / "out"))
     assert (run.path / COMPARISON).read_bytes() == before
     rows = page.tables["Models and ensembles on the test split"][1:]
-    assert [row[0] for row in rows][3:] == ["mean", "simple (input=rank)", "dsc (input=rank, regularise=none)"]
+    ensembles = [row[0] for row in rows if row[1] == "ensemble"]
+    assert sorted(ensembles) == ["dsc (input=rank, regularise=none)", "mean", "simple (input=rank)"]
     assert not (run.path / "report").exists()
 
 
@@ -171,7 +205,8 @@ def test_a_comparison_of_other_ranks_is_made_anew(tmp_path, split):
     assert found.ranks == {name: packed.digest for name, packed in packs.items()} != old.ranks
     assert [entry.overall for entry in found.evaluations] == [entry.overall for entry in expected.evaluations]
     rows = page.tables["Models and ensembles on the test split"][1:]
-    assert [row[1] for row in rows] == [f"{entry.overall.mrr:.4f}" for entry in expected.evaluations]
+    values = sorted((entry.overall.mrr for entry in expected.evaluations), reverse=True)
+    assert [row[2] for row in rows] == [f"{value:.4f}" for value in values]
     if split == "test":  # the best single model's MRR alone would not have told
         before, after = ({e.name: e.overall.mrr for e in c.evaluations} for c in (old, expected))
         assert before[old.best_single] == after[old.best_single]
@@ -184,7 +219,8 @@ def test_a_comparison_of_some_models_is_used_as_it_is(tmp_path):
     write_json(run.path / COMPARISON, some.to_json())
     page = Page.read(write_report(run, tmp_path / "out"))
     assert comparison_of(run).ranks == some.ranks
-    assert [row[0] for row in page.tables["Models and ensembles on the test split"][1:3]] == ["gamma", "alpha"]
+    rows = page.tables["Models and ensembles on the test split"][1:]
+    assert [row[0] for row in rows if row[1] == "model"] == ["gamma", "alpha"]
 
 
 ONE_VECTOR = "one weight vector for all relations"
@@ -216,7 +252,7 @@ def test_one_weight_vector_is_not_compared_with_itself(tmp_path):
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), ("mean", "simple"))
     page = Page.read(write_report(run, tmp_path / "out"))
     assert "the ensemble simple reaches an MRR of" in page.text
-    assert ONE_VECTOR not in page.text
+    assert f": {ONE_VECTOR}" not in page.text
 
 
 def test_a_comparison_that_cannot_be_read_is_made_anew(tmp_path):
@@ -424,7 +460,7 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     assert sum(int(row[2]) for row in rows) == len(dataset.train)
     classes = page.tables["Test MRR by cardinality class"]
     assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
-    assert "is not at hand" not in page.text
+    assert "could not be loaded" not in page.text
 
 
 def test_the_graph_is_not_looked_for_in_what_a_killed_relens_left(tmp_path):
@@ -442,14 +478,13 @@ def test_another_graph_of_that_name_is_not_described(tmp_path):
         file.write("e1\trelation 0\te2\n")
     (tmp_path / "toy" / "train.txt.gz").unlink()
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert "The data set 'simulated' is not at hand" in page.text
+    assert "The data set 'simulated' could not be loaded" in page.text
     assert "Relations of the graph" not in page.tables
 
 
 def test_curves_are_measured_when_asked_for_and_shown_from_then_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(curves_module, "TRIALS", (3, 4))
-    monkeypatch.setattr("relens.reports.figures.TRIALS", (3, 4))
-    monkeypatch.setattr(curves_module, "cpu_count", lambda: 1)
+    monkeypatch.setattr(learning_curves, "TRIALS", (3, 4))
+    monkeypatch.setattr(learning_curves, "cpu_count", lambda: 1)
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
     assert "Where each search ended" not in Page.read(write_report(run, tmp_path / "out")).tables
     measured = Page.read(write_report(run, tmp_path / "out", curves=True))
@@ -479,7 +514,7 @@ def test_nothing_but_a_report_is_replaced(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("<p>mine")
     with pytest.raises(
-        InputError, match="exists and holds no report: choose another folder with -o, or empty it first"
+        InputError, match="exists and is not a report: choose another folder with `folder=DIR`, or empty this one"
     ):
         write_report(run, tmp_path / "mine")
     assert (tmp_path / "mine" / "index.html").read_text() == "<p>mine"

@@ -1,4 +1,4 @@
-"""``relens evaluate``: honest numbers of weights, or of one model, on a split."""
+"""``relens evaluate``: metrics of weights, or of one model, on a split."""
 
 import re
 from collections.abc import Sequence
@@ -18,12 +18,11 @@ from relens.cli.options import (
     seed_option,
     show,
 )
-from relens.data.grouping import Grouping
 from relens.data.queries import EVALUATED
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
-from relens.evaluation import Evaluation, evaluate_ranks, model_ranks
-from relens.evaluation import evaluate as evaluate_weights
+from relens.evaluation import PARTS
+from relens.evaluation import evaluate as evaluate_ensemble
 from relens.files import write_json
 from relens.runs import Run
 from relens.tables import breakdown_table, evaluation_table
@@ -33,11 +32,8 @@ from relens.tables import breakdown_table, evaluation_table
 @run_argument
 @click.option("--weights", "name", help="Weights of the run to evaluate.  [default: the only ones there are]")
 @click.option("--model", help="Evaluate this model alone instead of weights.")
-@click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Where to evaluate.")
-@click.option(
-    "--by", type=click.Choice(["relation", "group", "direction", "cardinality"]), multiple=True,
-    help="Add a table part by part; may be given several times.",
-)  # fmt: skip
+@click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Split to evaluate on.")
+@click.option("--by", type=click.Choice(PARTS), multiple=True, help="Add a table by part; may be given several times.")
 @seed_option
 @jobs_option
 @format_option
@@ -57,43 +53,30 @@ def evaluate(
 ) -> None:
     """Evaluate ensemble weights of RUN on a split: MRR, Hit@1/3/10, mean rank, intervals, and a paired test.
 
-    Ranks are realistic (a tied block shares its mean rank); the optimistic and pessimistic MRR stand beside them. The
-    reference of the paired test is, of the models combined, the one with the best validation MRR. The result is also
-    kept in RUN/evaluations.
+    Ranks are realistic: tied candidates share their mean rank. The optimistic and pessimistic MRR are given as well.
+    The reference of the paired test is the model with the best validation MRR among the models that are combined. The
+    result is also written to RUN/evaluations.
     """
     if model is not None and name is not None:
         raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
     run = hold(run_path)
-    if model is not None:
-        evaluation = _one_model(run, model, split, seed, jobs)
-    else:
-        name, weights = load_weights(run, name)
-        packed = run.ranks(split)
-        if set(weights.models) < set(packed.models):
-            packed = packed.select_models(weights.models)
-        reference = _best_single(run, packed.models, jobs)
-        evaluation = evaluate_weights(packed, weights, name=name, reference=reference, seed=seed, jobs=jobs)
+    name, weights = load_weights(run, name) if model is None else (model, None)
+    packed = run.ranks(split)
+    if weights is not None and set(weights.models) < set(packed.models):
+        packed = packed.select_models(weights.models)
+    evaluated = name if weights is None else weights
+    reference = _best_single(run, packed.models, jobs)
+    evaluation = evaluate_ensemble(packed, evaluated, name=name, reference=reference, seed=seed, jobs=jobs)
     write_json(run.evaluation_path(_file_name(evaluation.name), split), evaluation.to_json())
     if "cardinality" in by and not evaluation.by_cardinality:
         note("the cardinality classes are unknown: import or pack the ranks with --data, which counts training triples")
         by = tuple(part for part in by if part != "cardinality")
-    tables = [evaluation_table(evaluation), *(breakdown_table(evaluation, part) for part in by)]  # type: ignore[arg-type]
+    tables = [evaluation_table(evaluation), *(breakdown_table(evaluation, part) for part in by)]
     show(tables, "json" if as_json else form, output, evaluation.to_json())
 
 
-def _one_model(run: Run, model: str, split: str, seed: int, jobs: int) -> Evaluation:
-    packed = run.ranks(split)
-    reference = _best_single(run, packed.models, jobs)
-    grouping = Grouping.by_relation_and_direction(packed.relations)
-    against = None
-    if reference is not None and reference != model:
-        against = (reference, model_ranks(packed, reference, jobs=jobs))
-    ranks = model_ranks(packed, model, jobs=jobs)
-    return evaluate_ranks(ranks, packed, grouping, name=model, settings={}, reference=against, seed=seed)
-
-
 def _best_single(run: Run, models: Sequence[str], jobs: int) -> str | None:
-    """Return the one of ``models`` with the best validation MRR; None without validation ranks to choose on."""
+    """Return the one of ``models`` with the best validation MRR; None if the run has no validation ranks of them."""
     valid = run.ranks("valid") if run.has_ranks("valid") else None
     if valid is None or not valid.n_queries or not set(models) <= set(valid.models):
         return None
@@ -101,7 +84,7 @@ def _best_single(run: Run, models: Sequence[str], jobs: int) -> str | None:
 
 
 def _file_name(name: str) -> str:
-    """Return a name that can be a file's: models may be called anything printable."""
+    """Return a file name for a model, whose own name may contain any printable character."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).lstrip("._+-")[:100] or "model"
 
 

@@ -10,7 +10,7 @@ from relens.cli.options import hold, json_option, models_option, run_argument
 from relens.data.catalog import load_dataset
 from relens.data.queries import EVALUATED
 from relens.errors import InputError
-from relens.ranking.answer_ranks import mrr
+from relens.metrics.mrr import mrr
 
 
 @click.command()

@@ -21,7 +21,7 @@ from relens.cli.options import (
 from relens.ensemble.baselines import model_mrrs
 from relens.ensemble.search import SearchSettings
 from relens.ensemble.search import search as search_weights
-from relens.ranking.answer_ranks import mrr
+from relens.metrics.mrr import mrr
 
 
 @click.command()

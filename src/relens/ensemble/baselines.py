@@ -9,9 +9,9 @@ from relens.ensemble.grid import Weights, to_grid, uniform, vertices
 from relens.ensemble.inputs import Input
 from relens.ensemble.objective import answer_ranks
 from relens.errors import MissingExtraError
+from relens.metrics.mrr import mrr
 from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
-from relens.ranking.answer_ranks import mrr
 from relens.seeding import generator
 
 STACKING_CANDIDATES = 50

@@ -1,4 +1,4 @@
-"""Metrics: pure functions of how many candidates stand ahead of, and level with, each answer."""
+"""The ranks of answers: how many candidates are ahead of each answer, and how many are tied with it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -38,18 +38,3 @@ class AnswerRanks:
     def pessimistic(self) -> npt.NDArray[np.float64]:
         """Ranks if every tie were broken against the answer, (Q,)."""
         return self.optimistic + self.tied
-
-
-def mrr(ranks: npt.NDArray[np.float64]) -> float:
-    """Return the mean reciprocal rank of ``ranks`` (Q,); 0 for no queries."""
-    return float(np.mean(1.0 / ranks)) if len(ranks) else 0.0
-
-
-def hits(ranks: npt.NDArray[np.float64], k: int) -> float:
-    """Return Hit@k of ``ranks`` (Q,): the share of ranks no larger than k; 0 for no queries."""
-    return float(np.mean(ranks <= k)) if len(ranks) else 0.0
-
-
-def mean_rank(ranks: npt.NDArray[np.float64]) -> float:
-    """Return the mean of ``ranks`` (Q,); 0 for no queries."""
-    return float(np.mean(ranks)) if len(ranks) else 0.0

@@ -1,149 +1,91 @@
-"""Learning curves of the search: the best validation MRR so far against time, measured or replayed."""
+"""Learning curves of the search in a report: kept in the run, drawn, and listed in a table."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
-from joblib import cpu_count
 
-from relens.data.grouping import Grouping
-from relens.ensemble.crossval import split_by_group
-from relens.ensemble.sampling import sample_groups, startup_trials
-from relens.ensemble.search import Method, SearchSettings, search
-from relens.packs.pack import PackedRanks
-from relens.progress import SILENT, Progress
+from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves
+from relens.files import read_json, write_json
+from relens.progress import Progress
+from relens.reports.material import Material
+from relens.reports.style import ACCENT, FAINT, SERIES, Drawing, Sheet, keep, legend_above
+from relens.tables import Column, Row, Table
 
-KIND, FORMAT = "relens learning curves", 1
-TRIALS = (50, 100)
-WORKERS = (1, 2, 5)
-POINTS = 300
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Trace = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The best validation MRR so far.
-
-    Attributes:
-        method: ``simple``, ``basic`` or ``dsc``.
-        searcher: ``tpe`` or ``sweep``.
-        trials: the paper's Q; 0 for the sweep, which takes none.
-        workers: how many searched at the same time.
-        replayed: whether the time is computed from the trial times of one worker, not measured.
-        seconds, mrr: the steps of the curve.
-    """
-
-    method: str
-    searcher: str
-    trials: int
-    workers: int
-    replayed: bool
-    seconds: list[float]
-    mrr: list[float]
+CURVES = "curves.json"
+"""The file of a run that keeps its curves."""
+_COLOURS = {
+    ("simple", "tpe"): SERIES[1],
+    ("basic", "tpe"): SERIES[3],
+    ("dsc", "tpe"): SERIES[2],
+    ("simple", "sweep"): FAINT,
+    ("dsc", "sweep"): ACCENT,
+}
+"""Colour by method and searcher."""
+_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
 
 
-def measure_curves(
-    valid: PackedRanks, *, group: str = "relation-direction", seed: int = 0, progress: Progress = SILENT
-) -> list[Curve]:
-    """Search the weights of ``valid`` again and again, as the paper's Figures 2 and 5 do, and by the sweep.
-
-    ``group`` is how queries share weights, see ``SearchSettings``. All search on ranks and without shrinkage, the
-    paper's form. Up to as many workers as there are cores are measured; more are replayed. ``simple`` and
-    ``basic`` are one search each and have one worker.
-    """
-    curves = [_sweep(valid, method, group, seed, progress) for method in ("simple", "dsc")]
-    for trials in TRIALS:
-        curves += [_one_search(valid, method, trials, group, seed, progress) for method in ("simple", "basic")]
-        curves += _divided(valid, trials, group, seed, progress)
-    return curves
+def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
+    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
+    ends = "; ".join(f"{c.label}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
+    alt = f"Learning curves of the search. At the end: {ends}."
+    return keep(lambda sheet: _curves(curves, sheet), "curves", alt, folder)
 
 
-def _sweep(valid: PackedRanks, method: Method, group: str, seed: int, progress: Progress) -> Curve:
-    settings = SearchSettings(method=method, input="rank", regularise="none", group=group, seed=seed)
-    return _curve(_trace(valid, settings, progress), method, "sweep", 0)
+def _curves(curves: Sequence[Curve], sheet: Sheet) -> "Figure":
+    from matplotlib.figure import Figure
+
+    numbers = sorted({curve.trials for curve in curves} - {0})
+    n = len(numbers)
+    figure = Figure(figsize=(sheet.width, 1.2 + 2.6 * n if sheet.narrow else 3.6), layout="constrained")
+    panels = figure.subplots(n, 1) if sheet.narrow else figure.subplots(1, n, sharey=True)
+    positive = [s for curve in curves for s in curve.seconds if s > 0]
+    left, right = min(positive) / 1.5, max(positive) * 1.3
+    for axes, trials in zip(panels, numbers, strict=True):
+        for curve in curves:
+            if curve.trials in (0, trials):
+                seconds = np.maximum([*curve.seconds, right], left)
+                axes.step(
+                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=_COLOURS[curve.method, curve.searcher],
+                    linestyle=_DASHES[curve.workers], label=curve.label,
+                )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(left, right)
+        axes.set_title(f"Q = {trials}")
+        axes.set_xlabel("seconds, logarithmic")
+        axes.tick_params(axis="y", labelcolor=FAINT)
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+    panels[0].set_ylabel("best validation MRR so far")
+    legend_above(figure, panels[0], sheet, columns=4)
+    return figure
 
 
-def _one_search(valid: PackedRanks, method: Method, trials: int, group: str, seed: int, progress: Progress) -> Curve:
-    settings = SearchSettings(method=method, searcher="tpe", input="rank", trials=trials, group=group, seed=seed)
-    return _curve(_trace(valid, settings, progress), method, "tpe", trials)
+def curve_table(curves: Sequence[Curve]) -> Table:
+    """Return the end of each learning curve."""
+    return Table(
+        "Where each search ended",
+        (
+            Column("search", align="left"),
+            Column("Q", "d"),
+            Column("seconds", ".3g"),
+            Column("validation MRR", ".4f"),
+        ),
+        tuple(Row((curve.label, curve.trials or None, curve.seconds[-1], curve.mrr[-1])) for curve in curves),
+    )
 
 
-def _trace(valid: PackedRanks, settings: SearchSettings, progress: Progress) -> Trace:
-    """Search, and return the seconds and the best MRR so far, (steps, 2).
-
-    The same search on two queries comes first: it compiles kernels and imports what TPE needs before the clock runs.
-    """
-    search(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)
-    return search(valid, settings, progress=progress).trace[:, [0, 2]]
-
-
-def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
-    """Search group by group (dsc): measured for as many workers as there are cores, replayed for more."""
-    grouping = Grouping.make(group, valid.relations)
-    _, members = split_by_group(grouping.groups_of(valid.queries), np.arange(valid.n_queries))
-    curves = []
-    serial: list[Trace] = []
-    for workers in WORKERS:
-        replayed = workers > cpu_count()
-        if not replayed:
-            # A first short search starts the worker processes, compiles the kernels, and lets TPE, after its random
-            # trials, import what it needs, before the clock runs.
-            warm = startup_trials(trials) + 1
-            sample_groups(valid, members[:workers], "rank", sampler="tpe", trials=warm, seed=seed, jobs=workers)
-            found = sample_groups(
-                valid, members, "rank", sampler="tpe", trials=trials, seed=seed, jobs=workers, progress=progress
-            )
-            traces = [result.trace for result in found]
-            serial = traces if workers == 1 else serial
-        else:
-            traces = replay(serial, workers)
-        curves.append(_curve(merged(traces, valid.n_queries), "dsc", "tpe", trials, workers, replayed=replayed))
-    return curves
-
-
-def replay(traces: list[Trace], workers: int) -> list[Trace]:
-    """Return the traces that ``workers`` would have left, given those of one.
-
-    ``traces`` are (steps, 3) of tasks that one worker did one after the other: seconds since the first began,
-    evaluations, value. Each task takes the time it took; whoever is free first takes the next one.
-    """
-    free = [0.0] * workers
-    begun, moved = 0.0, []
-    for trace in traces:
-        worker = free.index(min(free))
-        shift = free[worker] - begun
-        moved.append(trace + np.array([shift, 0.0, 0.0]))
-        free[worker] += trace[-1, 0] - begun
-        begun = trace[-1, 0]
-    return moved
-
-
-def merged(traces: list[Trace], n_queries: int) -> Trace:
-    """Merge the traces (steps, 3) of all groups into one curve (steps, 2): seconds, overall MRR.
-
-    A group counts with the first value of its trace, that of equal weights, until it has a better one.
-    """
-    moments = np.concatenate([np.stack([t[1:, 0], np.diff(t[:, 2])], axis=1) for t in traces])
-    moments = moments[np.argsort(moments[:, 0], kind="stable")]
-    curve = np.concatenate([[[0.0, sum(trace[0, 2] for trace in traces)]], moments])
-    curve[:, 1] = np.cumsum(curve[:, 1]) / n_queries
-    return curve
-
-
-def _curve(steps: Trace, method: str, searcher: str, trials: int, workers: int = 1, *, replayed: bool = False) -> Curve:
-    kept = steps[np.unique(np.linspace(0, len(steps) - 1, POINTS).round().astype(np.int64))]
-    return Curve(method, searcher, trials, workers, replayed, kept[:, 0].tolist(), kept[:, 1].tolist())
-
-
-def curves_to_json(curves: list[Curve], valid: PackedRanks) -> dict[str, Any]:
-    """Return the curves and what they were measured on as plain JSON values."""
-    return {"kind": KIND, "format": FORMAT, "of": valid.digest, "curves": [asdict(curve) for curve in curves]}
-
-
-def curves_from_json(value: dict[str, Any], valid: PackedRanks) -> list[Curve] | None:
-    """Return the curves kept, or None where they are of another format or of other ranks."""
-    if (value.get("kind"), value.get("format"), value.get("of")) != (KIND, FORMAT, valid.digest):
-        return None
-    return [Curve(**curve) for curve in value["curves"]]
+def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -> list[Curve]:
+    """Return the learning curves that the run keeps for its ranks, or ``measure`` and keep them."""
+    path = material.run.path / CURVES
+    if measure:
+        seed = material.evaluation(material.ensemble).seed
+        curves = measure_curves(material.valid, seed=seed, progress=progress)
+        write_json(path, curves_to_json(curves, material.valid))
+        return curves
+    kept = curves_from_json(read_json(path, "learning curves"), material.valid) if path.is_file() else None
+    return kept or []

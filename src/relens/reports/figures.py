@@ -1,4 +1,4 @@
-"""The figures of a report. Each function draws one and returns what the page shows, or None where there is nothing."""
+"""The figures of a report. Each ``draw_…`` function draws one figure and returns it for the page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,31 +10,41 @@ import numpy.typing as npt
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
-from relens.reports.curves import TRIALS, Curve
 from relens.reports.material import Training
+from relens.reports.numbers import method_label
 from relens.reports.relations import RelationRow, all_equal
-from relens.reports.style import ACCENT, FAINT, INK, MARKERS, RULE, SERIES, Drawing, Sheet, keep, shortened
+from relens.reports.style import (
+    ACCENT,
+    FAINT,
+    INK,
+    MARKERS,
+    RULE,
+    SERIES,
+    Drawing,
+    Sheet,
+    keep,
+    legend_above,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LARGEST = 40
-"""Relations that a figure shows; the table has all."""
+"""Number of relations in a figure; the table has all."""
 ROW = 0.235
 """Inches per row of labels."""
 _TALL_ROW = 0.4
-"""Inches per row whose label stands above it."""
-_LINE, _NARROW_LINE, _HANDLE = 100, 50, 7
-"""Characters that fit beside each other above a figure; as many as the handle of a legend's entry takes."""
+"""Inches per row whose label is above it."""
 _NUMBERS_UP_TO = 7
-"""Models beside each other whose cells have room for a number."""
+"""Number of models up to which a cell has room for its weight."""
 EQUAL, UNSEEN = "equal weights: nothing to choose", "equal weights: no validation queries"
-"""What stands in place of equal weights, which are no judgement of the models."""
+"""Labels in place of equal weights, which do not say that the models are equally good."""
 
 
 def draw_comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: str, folder: Path) -> Drawing:
-    """Draw the MRR of every model and method with its interval, the best single model as a line."""
+    """Draw the MRR of every model and method with its interval, and the best single model as a line."""
     alt = "; ".join(f"{e.name} {e.overall.mrr:.4f}" for e in evaluations)
     return keep(
         lambda sheet: _comparison(evaluations, best_single, ensemble, sheet),
@@ -51,7 +61,7 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
     figure = Figure(figsize=(sheet.width, 0.7 + _row(sheet, 1.1 * ROW) * n), layout="constrained")
     axes = figure.subplots()
     reference = next(e.overall.mrr for e in evaluations if e.name == best_single)
-    if sheet.narrow:  # the line leaves out the labels, which stand between the rows
+    if sheet.narrow:  # the line is interrupted by the labels, which are between the rows
         axes.vlines([reference] * n, np.arange(n) - 0.22, np.arange(n) + 0.22, color=FAINT, linewidth=0.9, zorder=1)
     else:
         axes.axvline(reference, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
@@ -74,7 +84,7 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
 def draw_weights(
     dsc: tuple[str, EnsembleWeights], simple: EnsembleWeights | None, rows: Sequence[RelationRow], folder: Path
 ) -> Drawing:
-    """Draw the weights as heat maps over relations and models, one for each direction; above them those of simple."""
+    """Draw a heat map of weights over relations and models for each direction, below the weights of ``simple``."""
     name, weights = dsc
     models, relations = weights.models, list(dict.fromkeys(row.relation for row in rows))[:LARGEST]
     equal = sum(row.equal for row in rows if row.relation in relations)
@@ -121,7 +131,7 @@ def _weights(
 
 
 def _models_above(axes: "Axes", models: Sequence[str], sheet: Sheet) -> None:
-    """Name the columns of a heat map, above it, aslant where the names do not fit beside each other."""
+    """Write the models' names above the columns of a heat map, rotated if they do not fit side by side."""
     axes.set_xticks(range(len(models)), shortened(models, 14))
     axes.tick_params(axis="x", top=False, bottom=False, labeltop=True, labelbottom=False, pad=1)
     if max(map(len, models)) * len(models) > (22 if sheet.narrow else 28):
@@ -131,7 +141,7 @@ def _models_above(axes: "Axes", models: Sequence[str], sheet: Sheet) -> None:
 
 
 def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, tall: float, equal: str = EQUAL) -> None:
-    """Draw a row of cells, the darker the larger, with their numbers where there is room; equal ones as one cell."""
+    """Draw a row of cells, darker for larger weights, with numbers if there is room; equal weights become one cell."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
@@ -142,17 +152,17 @@ def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, tall: float
         label.set_in_layout(False)
         return
     for x, weight in enumerate(weights.tolist()):
-        # Opacity, not a colour scale: the same on a light and on a dark page.
+        # Opacity instead of a colour scale works on a light and on a dark page.
         colour = to_rgba(ACCENT, 0.04 + 0.6 * weight)
         axes.add_patch(Rectangle((x - 0.48, y - tall / 2), 0.96, tall, facecolor=colour, linewidth=0))
         if len(weights) <= _NUMBERS_UP_TO:
             text = f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else "·"
             label = axes.text(x, y + 0.02, text, ha="center", va="center", fontsize=7.5)
-            label.set_in_layout(False)  # it is inside its cell, and measuring hundreds of them takes seconds
+            label.set_in_layout(False)  # it fits into its cell, and measuring hundreds of labels takes seconds
 
 
 def draw_relations(spread: Mapping[str, Any], ours: Mapping[str, float], folder: Path) -> Drawing:
-    """Draw the MRR of every model, and of the ensemble (``ours``, by relation), on the largest relations."""
+    """Draw the MRR of every model and of the ensemble (``ours``, by relation) on the largest relations."""
     models = spread["models"]
     largest = dict(sorted(spread["relations"].items(), key=lambda item: -item[1]["queries"])[:LARGEST])
     alt = f"Test MRR of {', '.join(models)} and the ensemble on each of the {len(largest)} largest relations."
@@ -183,13 +193,13 @@ def _relations(
     _rows(axes, range(len(relations)), [f"{label} · {entry['queries']:,}" for label, entry in labels], sheet)
     axes.set_xlim(-0.02, 1.02)
     between = "\n" if sheet.narrow else " "
-    axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries stands behind each relation")
-    _legend_above(figure, axes, sheet)
+    axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries follows each relation")
+    legend_above(figure, axes, sheet)
     return figure
 
 
 def draw_training(trainings: Mapping[str, Training], folder: Path) -> Drawing | None:
-    """Draw loss and validation MRR against seconds."""
+    """Draw loss and validation MRR against seconds; return None if no model recorded either."""
     if not any(r.get(key) is not None for t in trainings.values() for r in t.records for key in ("loss", "mrr")):
         return None
     alt = f"Loss and validation MRR of {', '.join(trainings)} while they were trained."
@@ -217,74 +227,17 @@ def _training(trainings: Mapping[str, Training], sheet: Sheet) -> "Figure":
     for panel in axes:
         panel.set_xlabel("seconds")
         panel.tick_params(axis="y", labelcolor=FAINT)
-    _legend_above(figure, axes[1], sheet)
+    legend_above(figure, axes[1], sheet)
     return figure
-
-
-_LOOKS: dict[tuple[str, str], tuple[str, str]] = {
-    ("simple", "tpe"): (SERIES[1], "-"),
-    ("basic", "tpe"): (SERIES[3], "-"),
-    ("dsc", "tpe"): (SERIES[2], "-"),
-    ("simple", "sweep"): (FAINT, "-"),
-    ("dsc", "sweep"): (ACCENT, "-"),
-}
-_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
-
-
-def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
-    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
-    ends = "; ".join(f"{curve_label(c)}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
-    alt = f"Learning curves of the search. At the end: {ends}."
-    return keep(lambda sheet: _curves(curves, sheet), "curves", alt, folder)
-
-
-def _curves(curves: Sequence[Curve], sheet: Sheet) -> "Figure":
-    from matplotlib.figure import Figure
-
-    n = len(TRIALS)
-    figure = Figure(figsize=(sheet.width, 1.2 + 2.6 * n if sheet.narrow else 3.6), layout="constrained")
-    panels = figure.subplots(n, 1) if sheet.narrow else figure.subplots(1, n, sharey=True)
-    positive = [s for curve in curves for s in curve.seconds if s > 0]
-    left, right = min(positive) / 1.5, max(positive) * 1.3
-    for axes, trials in zip(panels, TRIALS, strict=True):
-        for curve in curves:
-            if curve.trials in (0, trials):
-                seconds = np.maximum([*curve.seconds, right], left)
-                axes.step(
-                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=_LOOKS[curve.method, curve.searcher][0],
-                    linestyle=_DASHES[curve.workers], label=curve_label(curve),
-                )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_xlim(left, right)
-        axes.set_title(f"Q = {trials}")
-        axes.set_xlabel("seconds, logarithmic")
-        axes.tick_params(axis="y", labelcolor=FAINT)
-        axes.minorticks_off()
-        axes.xaxis.set_major_formatter("{x:g}")
-    panels[0].set_ylabel("best validation MRR so far")
-    _legend_above(figure, panels[0], sheet, columns=4)
-    return figure
-
-
-def curve_label(curve: Curve) -> str:
-    """Return how figures and tables call a curve."""
-    workers = f", {curve.workers} workers" if curve.workers > 1 else ""
-    return f"{curve.method}, {curve.searcher}{workers}{' (replayed)' if curve.replayed else ''}"
-
-
-def method_label(name: str) -> str:
-    """Return a method's name as people read it: ``dsc:input=rank`` is ``dsc (input=rank)``."""
-    method, _, options = name.partition(":")
-    return f"{method} ({options.replace(',', ', ')})" if options else method
 
 
 def _row(sheet: Sheet, wide: float) -> float:
-    """Return the inches that a row takes; ``wide`` where its label stands beside it."""
+    """Return the height of a row in inches; ``wide`` is the height of a row whose label is beside it."""
     return _TALL_ROW if sheet.narrow else wide
 
 
 def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet) -> None:
-    """Name the rows of a figure, beside them or, on a narrow sheet, above them."""
+    """Write the labels of the rows, beside them or, on a narrow sheet, above them."""
     axes.grid(visible=False, axis="y")
     if not sheet.narrow:
         axes.set_yticks(ys, labels)
@@ -294,15 +247,3 @@ def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet
     axes.set_ylim(ys[-1] + 0.4, ys[0] - 0.75)
     for y, label in zip(ys, labels, strict=True):
         axes.annotate(label, (0.0, y - 0.42), xycoords=("axes fraction", "data"), va="center", fontsize=9)
-
-
-def _legend_above(figure: "Figure", axes: "Axes", sheet: Sheet, columns: int = 6) -> None:
-    """Put the legend above the panels: in one line where the labels are short, in ``columns`` otherwise."""
-    handles, labels = axes.get_legend_handles_labels()
-    one_line = sum(map(len, labels)) + _HANDLE * len(labels) <= _LINE
-    wide = len(labels) if one_line else min(columns, len(labels))
-    narrow = max(1, _NARROW_LINE // (max(map(len, labels), default=1) + _HANDLE))
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=min(narrow, wide) if sheet.narrow else wide,
-        columnspacing=1.4, handletextpad=0.5,
-    )  # fmt: skip

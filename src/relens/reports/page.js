@@ -3,22 +3,23 @@
   const table = document.getElementById("all");
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
+  const isText = (at) => heads[at].classList.contains("t");
   const find = document.getElementById("find");
   const only = document.getElementById("only");
   const shown = document.getElementById("shown");
   const rows = [...body.rows].map((row, order) => ({
     row,
     order,
-    is: row.dataset.is,
-    text: [0, 1, 4, 5].map((at) => row.cells[at].textContent).join(" ").toLowerCase(),
+    is: row.className,
+    text: heads.map((_, at) => (isText(at) ? row.cells[at].textContent : "")).join(" ").toLowerCase(),
   }));
 
-  // Numbers as the table shows them: 1,234 and +0.0123* and −0.5 and "< 0.0001"; a dash is no number.
+  // Parse numbers such as 1,234 and +0.0123* and −0.5 and "< 0.0001"; a dash becomes NaN.
   const number = (text) => parseFloat(text.replace(/,/g, "").replace("−", "-").replace("< ", "0"));
 
   const compare = (at, sign) => (a, b) => {
     const [x, y] = [a.row.cells[at].textContent, b.row.cells[at].textContent];
-    if ([0, 1, 4, 5].includes(at)) return sign * x.localeCompare(y) || a.order - b.order;
+    if (isText(at)) return sign * x.localeCompare(y) || a.order - b.order;
     const [u, v] = [number(x), number(y)];
     if (Number.isNaN(u) || Number.isNaN(v)) return Number.isNaN(u) - Number.isNaN(v) || a.order - b.order;
     return sign * (u - v) || a.order - b.order;
@@ -27,8 +28,7 @@
   heads.forEach((head, at) => {
     head.querySelector("button").addEventListener("click", () => {
       const was = head.getAttribute("aria-sort");
-      const text = [0, 1, 4, 5].includes(at);
-      const up = was ? was === "descending" : text || at === 9;
+      const up = was ? was === "descending" : isText(at) || head.dataset.better === "lower";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       rows.sort(compare(at, up ? 1 : -1));
@@ -50,7 +50,7 @@
   document.getElementById("view").addEventListener("change", (event) => {
     table.dataset.view = event.target.value;
   });
-  // What a browser kept from before a reload counts as chosen.
+  // After a reload, use the choice that the browser kept.
   table.dataset.view = document.querySelector("#view input:checked").value;
   filter();
 })();

@@ -1,5 +1,6 @@
-"""Relation by relation: who is good where, what the ensemble adds there, and whether that could be chance."""
+"""The relations in a report: MRR of the models and the ensemble per relation and direction, with paired tests."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,15 +10,20 @@ import numpy.typing as npt
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.evaluation import model_ranks
 from relens.reports.material import Material
+from relens.reports.numbers import method_label, p, signed
 from relens.significance import PairedTest, paired_test
+from relens.tables.table import Column, Look, Row, Table
 
 MIN_QUERIES = 10
-"""Fewer test queries are not tested: of 2^n sign patterns too few could ever be extreme."""
+"""Rows with fewer test queries are not tested, because too few of their 2^n sign patterns could be extreme."""
 ALPHA = 0.05
 RESAMPLES = (999, 9_999)
-"""Fewest and most sign patterns of a test."""
+"""Lowest and highest number of sign patterns of a test."""
 FLIPS = 2_000_000_000
-"""Signs to flip in all tests together; large splits get fewer patterns."""
+"""Signs to flip in all tests together, so that large splits get fewer patterns."""
+
+FIXED_COLUMNS = 11
+"""Columns of the table of relations that do not depend on the number of models."""
 
 Values = npt.NDArray[np.float64]
 
@@ -28,15 +34,16 @@ class RelationRow:
 
     Attributes:
         relation, direction: their labels.
-        cardinality: class of the relation; empty where unknown.
-        valid, test: queries of each split.
+        cardinality: class of the relation; empty if unknown.
+        valid, test: number of queries of each split.
         mrr: test MRR of each model, (N,); NaN without test queries.
         ensemble: test MRR of the ensemble.
-        weights: of the models in the ensemble, summing to 1, (N,).
+        weights: weights of the models in the ensemble, (N,); their sum is 1.
         gain: MRR of the ensemble minus that of the best single model.
-        own: whether the weights were searched here, or are the fallback.
-        paired: the ensemble against the best single model; None with fewer than ``MIN_QUERIES`` test queries.
-        adjusted: p of ``paired``, adjusted for all rows tested (Benjamini-Hochberg).
+        own: whether the weights were searched for this group; otherwise they are the fallback.
+        paired: paired test of the ensemble against the best single model; None with fewer than ``MIN_QUERIES`` test
+            queries.
+        adjusted: p-value of ``paired``, adjusted for the number of tests (Benjamini-Hochberg).
     """
 
     relation: str
@@ -53,18 +60,25 @@ class RelationRow:
     adjusted: float | None = None
 
     @property
+    def verdict(self) -> str:
+        """The result of the test: ``untested``, ``open`` (no clear difference), ``better`` or ``worse``."""
+        if self.paired is None:
+            return "untested"
+        return "open" if not self.significant else "better" if self.gain > 0 else "worse"
+
+    @property
     def best(self) -> int | None:
         """The model with the highest test MRR here, the first of equals; None without test queries."""
         return int(np.argmax(self.mrr)) if self.test else None
 
     @property
     def equal(self) -> bool:
-        """Whether the search left the models with equal weights: no others were better on validation."""
+        """Whether the search found no weights that were better on validation than equal ones."""
         return self.own and all_equal(self.weights)
 
     @property
     def significant(self) -> bool:
-        """Whether the difference survives the adjustment."""
+        """Whether the adjusted p-value is below ``ALPHA``."""
         return self.adjusted is not None and self.adjusted < ALPHA
 
 
@@ -102,6 +116,45 @@ def relation_rows(material: Material) -> list[RelationRow]:
     return _with_tests(rows, tests)
 
 
+def relation_table(material: Material, rows: Sequence[RelationRow]) -> Table:
+    """Return the table of all rows: ``FIXED_COLUMNS``, then an MRR and a weight for each model."""
+    ensemble, reference = method_label(material.ensemble), material.comparison.best_single
+    columns = (
+        Column("relation", align="left"),
+        Column("direction", align="left"),
+        Column("test queries", ",d"),
+        Column("validation queries", ",d"),
+        Column("class", align="left"),
+        Column(f"MRR of {ensemble}", ".4f"),
+        Column(f"MRR of {reference}", ".4f"),
+        Column(f"gain over {reference}"),
+        Column("p of that gain", better="lower"),
+        Column("best model here", align="left"),
+        Column("its MRR", ".4f"),
+        *(Column(model, ".4f", group="MRR") for model in material.test.models),
+        *(Column(model, ".3f", group="weight") for model in material.test.models),
+    )
+    position = material.test.model_index(reference)
+    shown = tuple(_table_row(row, material.test.models, position) for row in rows)
+    return Table("All relations, both directions", columns, shown)
+
+
+def _table_row(row: RelationRow, models: Sequence[str], reference: int) -> Row:
+    mrr, weights = row.mrr.tolist(), row.weights.tolist()
+    best = (None, None) if row.best is None else (models[row.best], mrr[row.best])
+    gain = f"{signed(row.gain)}{'*' if row.significant else ''}"
+    adjusted = None if row.adjusted is None else p(row.adjusted)
+    facts = (row.relation, row.direction, row.test, row.valid, row.cardinality or None)
+    looks = {FIXED_COLUMNS - 4: Look(css="s")} if row.significant else {}
+    if row.test:
+        looks |= {FIXED_COLUMNS + i: Look(value) for i, value in enumerate(mrr)}
+    css = "f" if not row.own else "e" if row.equal else ""
+    first = FIXED_COLUMNS + len(models)
+    looks |= {first + i: Look(None if row.equal else value, css) for i, value in enumerate(weights)}
+    values = (*facts, row.ensemble, mrr[reference], gain, adjusted, *best, *mrr, *weights)
+    return Row(values, css=row.verdict, looks=looks)
+
+
 def _sizes(material: Material, split: str) -> npt.NDArray[np.int64]:
     queries = (material.valid if split == "valid" else material.test).queries
     n = len(material.test.relations)
@@ -128,14 +181,14 @@ def _with_tests(rows: list[RelationRow], tests: list[PairedTest | None]) -> list
 
 
 def all_equal(weights: Values) -> bool:
-    """Say whether several models have the same weight, (N,)."""
+    """Return whether there are several models and all have the same weight, (N,)."""
     return len(weights) > 1 and bool(np.all(weights == weights[0]))
 
 
 def adjusted_p_values(p_values: Values) -> Values:
     """Adjust ``p_values`` (m,) for m comparisons (Benjamini and Hochberg 1995), (m,).
 
-    Calling everything below α significant then makes at most the share α of those calls false, on average.
+    Of the rows with an adjusted p-value below α, at most the share α is expected to be a false alarm.
     """
     m = len(p_values)
     order = np.argsort(p_values)[::-1]

@@ -1,4 +1,4 @@
-"""Tables for people, papers and programs. Values stay exact until they are shown; rounding happens only here."""
+"""Tables for people, papers and programs. Values stay exact until a table is rendered."""
 
 from relens.tables.results import breakdown_table, comparison_table, evaluation_table, spread_table
 from relens.tables.table import Column, Row, Table

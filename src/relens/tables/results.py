@@ -1,33 +1,22 @@
-"""The tables of evaluations: one, its parts, several side by side, and the spread of the models."""
+"""The tables of evaluations: one evaluation, its parts, several evaluations, and the spread of the models."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from relens.errors import InputError, nearest
 from relens.evaluation import Evaluation, Metrics
+from relens.metrics import METRICS, Metric
 from relens.records import TIE_RULE
 from relens.significance import LEVEL
 from relens.tables.table import Column, Row, Table
 
-Part = Literal["direction", "relation", "group", "cardinality"]
-
-MEASURES = {
-    "queries": Column("queries", ",d"),
-    "mrr": Column("MRR", ".4f", better="higher"),
-    "hits_at_1": Column("Hit@1", ".4f", better="higher"),
-    "hits_at_3": Column("Hit@3", ".4f", better="higher", spare=3),
-    "hits_at_10": Column("Hit@10", ".4f", better="higher", spare=5),
-    "mean_rank": Column("MR", ",.1f", better="lower", spare=1),
-    "mrr_optimistic": Column("MRR optimistic", ".4f", better="higher", spare=4),
-    "mrr_pessimistic": Column("MRR pessimistic", ".4f", better="higher", spare=4),
-}
-COMPARED = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10", "mean_rank")
 INTERVAL = f"{LEVEL:.0%} interval"
+QUERIES = Column("queries", ",d")
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
-    """Show one evaluation: overall, by direction and by cardinality class, with the bounds that ties leave open."""
+    """Return one evaluation: overall, by direction and by cardinality class, with all metrics."""
     parts = {
         "overall": evaluation.overall,
         **{f"direction {label}": metrics for label, metrics in evaluation.by_direction.items()},
@@ -47,40 +36,40 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     return _metrics_table(f"Evaluation of {evaluation.name}", "part", parts, evaluation, tuple(notes))
 
 
-def breakdown_table(evaluation: Evaluation, by: Part = "relation") -> Table:
-    """Show one evaluation part by part, the parts with most queries first."""
-    parts: Mapping[str, Metrics] = getattr(evaluation, f"by_{by}")
-    ordered = dict(sorted(parts.items(), key=lambda part: -part[1].queries))
+def breakdown_table(evaluation: Evaluation, by: str = "relation") -> Table:
+    """Return one evaluation by one of ``relens.evaluation.PARTS``; parts with the most queries come first."""
+    ordered = dict(sorted(evaluation.by(by).items(), key=lambda part: -part[1].queries))
     return _metrics_table(f"Evaluation of {evaluation.name} by {by}", by, ordered, evaluation)
 
 
 def comparison_table(
     evaluations: Sequence[Evaluation], *, ensemble: str | None = None, over: Sequence[str] | None = None
 ) -> Table:
-    """Show evaluations of one split side by side, one row each, as the paper's Table 8 does.
+    """Return evaluations of one split, one row each, the highest MRR first.
 
-    A row ``Relative ↑`` follows for every name in ``over``: the improvement of ``ensemble`` (the last evaluation
-    unless named) over it. Without ``over`` that is the reference of the ensemble's paired test, usually the best
-    single model; the paper's own tables give the improvement over ``simple``.
+    A row ``Relative ↑`` follows for every name in ``over``: the improvement of ``ensemble`` (by default the last
+    evaluation) over it. By default, ``over`` is the reference of the ensemble's paired test, usually the best single
+    model; the paper's own tables give the improvement over ``simple``.
     """
     facts = _facts(evaluations)
     by_name = {evaluation.name: evaluation for evaluation in evaluations}
     improved = _named(by_name, ensemble or evaluations[-1].name)
     if over is None:
         over = [improved.paired.reference] if improved.paired and improved.paired.reference in by_name else []
-    measures = [MEASURES[name] for name in COMPARED]
+    first, *others = (metric_column(metric) for metric in compared_metrics())
     return Table(
         title=f"Comparison on {facts['data set']} ({facts['split']})",
         columns=(
             Column("method", align="left"),
-            measures[0],
-            Column(INTERVAL, ".4f", spare=6),
-            *measures[1:],
+            Column("kind", align="left", spare=35),
+            first,
+            Column(INTERVAL, ".4f", spare=60),
+            *others,
             Column("Δ MRR", "+z.4f"),
-            Column("p", ".2g", spare=2),
+            Column("p", ".2g", spare=20),
         ),
         rows=(
-            *(_comparison_row(evaluation) for evaluation in evaluations),
+            *(_comparison_row(evaluation) for evaluation in by_mrr(evaluations)),
             *(_relative_row(improved, _named(by_name, base)) for base in over),
         ),
         facts=facts,
@@ -90,13 +79,13 @@ def comparison_table(
 
 
 def spread_table(spread: Mapping[str, Any], evaluations: Sequence[Evaluation]) -> Table:
-    """Show ``relens.evaluation.relation_spread`` of the models that ``evaluations`` evaluate, largest spread first."""
+    """Return ``relens.evaluation.relation_spread`` of the models in ``evaluations``; the largest spread comes first."""
     ordered = sorted(spread["relations"].items(), key=lambda relation: -relation[1]["std"])
     return Table(
         title=f"Relation-wise MRR of {', '.join(spread['models'])}",
         columns=(
             Column("relation", align="left"),
-            Column("queries", ",d"),
+            QUERIES,
             Column("std", ".4f"),
             Column("best", align="left"),
             Column("best MRR", ".4f"),
@@ -115,50 +104,70 @@ def spread_table(spread: Mapping[str, Any], evaluations: Sequence[Evaluation]) -
     )
 
 
+def by_mrr(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations sorted by MRR, the best first; equal ones keep their order."""
+    return sorted(evaluations, key=lambda evaluation: -evaluation.overall.mrr)
+
+
+def metric_column(metric: Metric) -> Column:
+    """Return the column of a metric."""
+    return Column(metric.heading, metric.spec, better=metric.better, spare=metric.spare)
+
+
+def compared_metrics() -> list[Metric]:
+    """Return the metrics that comparisons show: those of realistic ranks, the MRR first."""
+    return [metric for metric in METRICS.values() if metric.ties == "realistic"]
+
+
 def _metrics_table(
     title: str, heading: str, parts: Mapping[str, Metrics], evaluation: Evaluation, notes: tuple[str, ...] = ()
 ) -> Table:
-    """Show all measures of labelled parts of one evaluation."""
+    """Return all metrics of labelled parts of one evaluation."""
     return Table(
         title=title,
-        columns=(Column(heading, align="left"), *MEASURES.values()),
-        rows=tuple(Row((label, *(getattr(metrics, name) for name in MEASURES))) for label, metrics in parts.items()),
+        columns=(Column(heading, align="left"), QUERIES, *map(metric_column, METRICS.values())),
+        rows=tuple(
+            Row((label, metrics.queries, *(metrics.get(name) for name in METRICS))) for label, metrics in parts.items()
+        ),
         facts=_facts([evaluation]),
         notes=notes,
     )
 
 
 def _comparison_row(evaluation: Evaluation) -> Row:
-    mrr, *others = (getattr(evaluation.overall, name) for name in COMPARED)
+    mrr, *others = (evaluation.overall.get(metric.name) for metric in compared_metrics())
     paired = evaluation.paired
     difference, p_value = (paired.difference, paired.p_value) if paired else (None, None)
-    return Row((evaluation.name, mrr, evaluation.interval, *others, difference, p_value))
+    return Row((evaluation.name, evaluation.kind, mrr, evaluation.interval, *others, difference, p_value))
 
 
 def _relative_row(ours: Evaluation, base: Evaluation) -> Row:
-    """Return the improvements as fractions of the base's values; of the mean rank, the reduction."""
-    improvements = []
-    for name in COMPARED:
-        new, old = getattr(ours.overall, name), getattr(base.overall, name)
-        gain = old - new if MEASURES[name].better == "lower" else new - old
-        improvements.append(gain / old if old else None)
-    label = f"Relative ↑ of {ours.name} over {base.name}"
-    return Row((label, improvements[0], None, *improvements[1:], None, None), spec="+.2%")
+    """Return the improvement of each metric as a fraction of the base's value."""
+    first, *others = (_improvement(metric, ours.overall, base.overall) for metric in compared_metrics())
+    return Row((f"Relative ↑ of {ours.name} over {base.name}", "", first, None, *others, None, None), spec="+.2%")
 
 
-def _comparison_notes(evaluations: Sequence[Evaluation], relative: bool) -> tuple[str, ...]:
+def _improvement(metric: Metric, ours: Metrics, base: Metrics) -> float | None:
+    new, old = ours.get(metric.name), base.get(metric.name)
+    if new is None or not old:
+        return None
+    return (old - new if metric.better == "lower" else new - old) / old
+
+
+def _comparison_notes(evaluations: Sequence[Evaluation], *, relative: bool) -> tuple[str, ...]:
     resamples = _joined(f"{evaluation.resamples:,}" for evaluation in evaluations)
     notes = [f"{INTERVAL} of MRR: {resamples} bootstrap resamples by triple"]
     references = _joined(evaluation.paired.reference for evaluation in evaluations if evaluation.paired)
     if references:
         notes.append(f"Δ MRR: difference to {references}, with the two-sided p of a paired sign-flip test by triple")
     if relative:
-        notes.append("Relative ↑: improvement in per cent; of MR, the reduction")
+        lower = " and ".join(metric.heading for metric in compared_metrics() if metric.better == "lower")
+        notes.append("Relative ↑: improvement in per cent" + (f"; of {lower}, the reduction" if lower else ""))
     return tuple(notes)
 
 
 def _facts(evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Return what every table must name; evaluations of different ranks do not belong in one table."""
+    """Return the facts that identify the numbers; raise an error if the evaluations are of different ranks."""
     if not evaluations:
         raise InputError("there is nothing to show: no evaluations were given. Evaluate at least one model first.")
     first = evaluations[0]
@@ -182,7 +191,7 @@ def _facts(evaluations: Sequence[Evaluation]) -> dict[str, str]:
 
 
 def _joined(values: Iterable[str]) -> str:
-    """Name every different value once, in order."""
+    """Join the different values, in order."""
     return " / ".join(dict.fromkeys(values))
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
-from relens.reports.patterns import relation_patterns
+from relens.reports.graph import relation_patterns
 
 
 def by_loops(dataset: Dataset) -> list[tuple[float, float, int]]:

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from relens.ensemble import learning_curves
+from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves, merged, replay
 from relens.ensemble.search import search
-from relens.reports import curves as curves_module
-from relens.reports.curves import Curve, curves_from_json, curves_to_json, measure_curves, merged, replay
 from tests import simulated
 
 
@@ -45,8 +45,8 @@ def test_a_group_counts_with_equal_weights_until_it_is_searched():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(curves_module, "TRIALS", (3, 5))
-    monkeypatch.setattr(curves_module, "cpu_count", lambda: 1)
+    monkeypatch.setattr(learning_curves, "TRIALS", (3, 5))
+    monkeypatch.setattr(learning_curves, "cpu_count", lambda: 1)
 
 
 def test_curves_end_at_what_the_search_found(quick):
