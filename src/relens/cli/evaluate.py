@@ -20,7 +20,7 @@ from relens.cli.options import (
 )
 from relens.data.grouping import Grouping
 from relens.data.queries import EVALUATED
-from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.objective import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation, evaluate_ranks, model_ranks
 from relens.evaluation import evaluate as evaluate_weights

@@ -1,6 +1,6 @@
 """Learning curves of the search: the best validation MRR so far against time, measured or replayed."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,13 @@ import numpy.typing as npt
 from joblib import cpu_count
 
 from relens.data.grouping import Grouping
-from relens.ensemble.crossval import split_by_group
-from relens.ensemble.sampling import sample_groups, startup_trials
-from relens.ensemble.search import Method, SearchSettings, search
+from relens.ensemble.context import SearchContext, split_by_group
+from relens.ensemble.inputs.rank import RANK
+from relens.ensemble.search import search
+from relens.ensemble.searchers.tpe import TPE, startup_trials
+from relens.ensemble.settings import SearchSettings
 from relens.packs.pack import PackedRanks
+from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
 
 KIND, FORMAT = "relens learning curves", 1
@@ -60,12 +63,12 @@ def measure_curves(
     return curves
 
 
-def _sweep(valid: PackedRanks, method: Method, group: str, seed: int, progress: Progress) -> Curve:
+def _sweep(valid: PackedRanks, method: str, group: str, seed: int, progress: Progress) -> Curve:
     settings = SearchSettings(method=method, input="rank", regularise="none", group=group, seed=seed)
     return _curve(_trace(valid, settings, progress), method, "sweep", 0)
 
 
-def _one_search(valid: PackedRanks, method: Method, trials: int, group: str, seed: int, progress: Progress) -> Curve:
+def _one_search(valid: PackedRanks, method: str, trials: int, group: str, seed: int, progress: Progress) -> Curve:
     settings = SearchSettings(method=method, searcher="tpe", input="rank", trials=trials, group=group, seed=seed)
     return _curve(_trace(valid, settings, progress), method, "tpe", trials)
 
@@ -75,8 +78,8 @@ def _trace(valid: PackedRanks, settings: SearchSettings, progress: Progress) -> 
 
     The same search on two queries comes first: it compiles kernels and imports what TPE needs before the clock runs.
     """
-    search(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)
-    return search(valid, settings, progress=progress).trace[:, [0, 2]]
+    search(valid.select_queries(np.arange(min(2, valid.n_queries))), **settings.arguments())
+    return search(valid, **settings.arguments(), progress=progress).trace[:, [0, 2]]
 
 
 def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
@@ -90,11 +93,12 @@ def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: P
         if not replayed:
             # A first short search starts the worker processes, compiles the kernels, and lets TPE, after its random
             # trials, import what it needs, before the clock runs.
-            warm = startup_trials(trials) + 1
-            sample_groups(valid, members[:workers], "rank", sampler="tpe", trials=warm, seed=seed, jobs=workers)
-            found = sample_groups(
-                valid, members, "rank", sampler="tpe", trials=trials, seed=seed, jobs=workers, progress=progress
+            context = SearchContext(
+                ContestedViews(valid), RANK, TPE, trials=trials, seed=seed, jobs=workers, progress=progress
             )
+            warm = replace(context, trials=startup_trials(trials) + 1, progress=SILENT)
+            TPE.search(warm, members[:workers])
+            found = TPE.search(context, members)
             traces = [result.trace for result in found]
             serial = traces if workers == 1 else serial
         else:
