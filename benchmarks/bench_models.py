@@ -22,7 +22,7 @@ from shapes import DEFAULT_CACHE, SHAPES, SPLIT, as_stored, statistics, subset
 from tables import models_table
 
 from relens.cli.console import TerminalProgress
-from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.objective import model_mrrs
 from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate

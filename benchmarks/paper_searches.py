@@ -10,6 +10,7 @@ same command goes on where it stopped.
 """
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,8 @@ import click
 import numpy as np
 
 from relens.cli.options import jobs_option, models_option, run_argument
-from relens.ensemble.search import Method, SearchSettings, search
+from relens.ensemble.search import search
+from relens.ensemble.settings import SearchSettings
 from relens.evaluation import evaluate
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
@@ -29,7 +31,7 @@ from relens.seeding import generator
 
 SEEDS = range(5)
 RESAMPLES = range(10)
-SEARCHED: tuple[Method, ...] = ("simple", "dsc")
+SEARCHED = ("simple", "dsc")
 PAPER: dict[str, Any] = {"input": "rank", "regularise": "none"}
 BOUNDS: dict[str, SearchSettings] = {
     "dsc, sweep, on test itself": SearchSettings(method="dsc", **PAPER),
@@ -69,7 +71,6 @@ def main(run_path: Path, output: Path, models: list[str], trials: str, basic_tri
 
 def searches(trials: list[int], basic_trials: list[int]) -> Iterator[tuple[str, SearchSettings, int | None]]:
     """Yield the name of each search, its settings, and the number of the resample it is run on, if any."""
-    method: Method
     for method in ("mean", "mrr-mean", "stacking"):
         yield method, SearchSettings(method=method), None
     for method in SEARCHED:
@@ -82,7 +83,7 @@ def searches(trials: list[int], basic_trials: list[int]) -> Iterator[tuple[str, 
     for number in RESAMPLES:
         for method in SEARCHED:
             yield f"{method}, sweep, resample {number}", SearchSettings(method=method, **PAPER), number
-    plans: list[tuple[Method, list[int], Iterable[int]]] = [
+    plans: list[tuple[str, list[int], Iterable[int]]] = [
         ("simple", trials, SEEDS), ("basic", basic_trials, [0]), ("dsc", trials, SEEDS)
     ]  # fmt: skip
     for method, counts, seeds in plans:
@@ -97,7 +98,10 @@ def measure(
 ) -> dict[str, Any]:
     """Search weights, and return their metrics on the splits and the seconds of the search."""
     begun = perf_counter()
-    weights = search(searched, settings, jobs=jobs)
+    with warnings.catch_warnings():
+        # BOUNDS are searched on test on purpose.
+        warnings.filterwarnings("ignore", "the weights are searched on the test split")
+        weights = search(searched, **settings.arguments(), jobs=jobs)
     seconds = perf_counter() - begun
     found = {split: evaluate(packed, weights, jobs=jobs).overall.to_json() for split, packed in splits.items()}
     return {**found, "seconds": seconds, "settings": weights.settings}
@@ -118,7 +122,7 @@ def compile_kernels(valid: PackedRanks) -> None:
     for settings in (
         SearchSettings(method="dsc", **PAPER), SearchSettings(method="dsc"), SearchSettings(searcher="tpe", trials=1)
     ):  # fmt: skip
-        search(few, settings)
+        search(few, **settings.arguments())
 
 
 def _numbers(text: str) -> list[int]:

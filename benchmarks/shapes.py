@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.grouping import Grouping
-from relens.ensemble.crossval import split_by_group
+from relens.ensemble.context import split_by_group
 from relens.packs.pack import PackedRanks
 from relens.packs.simulation import Simulation
 from relens.packs.store import load_pack, save_pack

@@ -21,6 +21,11 @@ def header_of(n_queries: int, models: tuple[str, ...], **changes: Any) -> PackHe
     return replace(PackHeader(models, ("likes", "né"), Queries.from_columns(columns), provenance), **changes)
 
 
+def changed(packed: PackedRanks, **changes: Any) -> PackedRanks:
+    """Return a pack with other fields."""
+    return replace(packed, **changes)
+
+
 def scored(seed: int = 0, n_queries: int = 5, models: tuple[str, ...] = ("a", "b", "c")) -> PackedRanks:
     rng = np.random.default_rng(seed)
     scores = [np.round(rng.normal(size=(n_queries, 9)), 1) for _ in models]

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from relens.data.queries import Queries
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks
 from relens.metrics.hits import hits
 from relens.metrics.mrr import mrr
@@ -42,7 +43,7 @@ def pack(arrays: list[npt.NDArray[Any]], packer: Any, scales: npt.NDArray[np.flo
 
 
 def agree(packed: PackedRanks, weights: list[int], name: Any, expected: dict[str, npt.NDArray[Any]]) -> None:
-    ranks = answer_ranks(packed, np.array(weights), name=name)
+    ranks = answer_ranks(packed, np.array(weights), input=INPUTS[name])
     assert np.array_equal((1 / ranks.realistic).astype(np.float32), expected["mrr_list"])
     assert mrr(ranks.realistic) == pytest.approx(float(expected["mrr_list"].astype(np.float64).mean()), rel=1e-6)
     for k in (1, 3, 10):

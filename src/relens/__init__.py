@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from relens.data.catalog import load_dataset as load_dataset
     from relens.data.dataset import Dataset as Dataset
     from relens.data.queries import Queries as Queries
-    from relens.ensemble.search import SearchSettings as SearchSettings
     from relens.ensemble.search import search as fit  # noqa: F401
     from relens.ensemble.search import search as search
+    from relens.ensemble.settings import SearchSettings as SearchSettings
     from relens.ensemble.weights import EnsembleWeights as EnsembleWeights
     from relens.evaluation import Evaluation as Evaluation
     from relens.evaluation import evaluate as evaluate
@@ -33,7 +33,7 @@ _PUBLIC = {
     "Ensemble": "relens.prediction.ensemble:Ensemble",
     "EnsembleWeights": "relens.ensemble.weights:EnsembleWeights",
     "Evaluation": "relens.evaluation:Evaluation",
-    "SearchSettings": "relens.ensemble.search:SearchSettings",
+    "SearchSettings": "relens.ensemble.settings:SearchSettings",
     "PackedRanks": "relens.packs.pack:PackedRanks",
     "Queries": "relens.data.queries:Queries",
     "Run": "relens.runs:Run",

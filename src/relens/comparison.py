@@ -1,14 +1,18 @@
-"""Comparing methods: each is fitted on validation ranks, all are judged on the same test ranks, once."""
+"""Comparison of methods: each is fitted on validation ranks, and all are evaluated once on the same test ranks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from relens.data.grouping import Grouping
-from relens.ensemble.baselines import model_mrrs
-from relens.ensemble.search import SearchSettings, search
+from relens.ensemble.methods import METHODS
+from relens.ensemble.objective import model_mrrs
+from relens.ensemble.options import Option
+from relens.ensemble.search import search
+from relens.ensemble.searchers import SEARCHERS
+from relens.ensemble.settings import SearchSettings, setting_options
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
 from relens.evaluation import Evaluation, NamedRanks, evaluate, evaluate_ranks, model_ranks, relation_spread
@@ -27,7 +31,7 @@ DEFAULT_SPECS = (
     "simple",
     "dsc",
 )
-"""The paper's baselines and its methods in the paper's own form, then the same with relens's defaults."""
+"""The paper's baselines and its methods in the paper's own form, then its methods with relens's defaults."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,12 @@ class Comparison:
     """Methods and single models side by side.
 
     Attributes:
-        best_single: the model with the best validation MRR, against which every other is tested.
-        evaluations: those of the models, then those of the methods, in the order asked for; a method that is called
-            like one of the models says that it is the ensemble.
+        best_single: the model with the best validation MRR; every other evaluation is tested against it.
+        evaluations: those of the models, then those of the methods in the order of the specs. A method with the name of
+            a model is marked as the ensemble.
         weights: the fitted weights of each method, by the name of its evaluation.
         spread: how much the models differ relation by relation, see ``relation_spread``.
-        notes: methods that could not be run, in words.
+        notes: methods that could not be run, and why.
         ranks: digests of the validation and test ranks, by split.
     """
 
@@ -91,10 +95,10 @@ def compare(
     Args:
         valid: validation ranks.
         test: test ranks of the same models and data set.
-        specs: methods, each with settings of its own if any: ``dsc`` or ``dsc:input=rank,regularise=none``.
-        settings: what the specs leave open.
-        jobs: workers.
-        progress: where to show it.
+        specs: methods, each with its own settings if any: ``dsc`` or ``dsc:input=rank,regularise=none``.
+        settings: settings that the specs do not give.
+        jobs: workers; results do not depend on it.
+        progress: where to show progress.
     """
     check_pair(valid, test)
     settings = settings or SearchSettings()
@@ -114,7 +118,7 @@ def compare(
     for spec, asked in wanted.items():
         name = f"{spec} (ensemble)" if spec in single else spec
         try:
-            weights[name] = search(valid, asked, jobs=jobs, progress=progress)
+            weights[name] = search(valid, **asked.arguments(), jobs=jobs, progress=progress)
         except MissingExtraError as error:
             notes.append(f"{spec} left out: {error}")
             continue
@@ -124,18 +128,39 @@ def compare(
 
 
 def parse_spec(spec: str, settings: SearchSettings) -> SearchSettings:
-    """Return ``settings`` changed as ``METHOD[:key=value,…]`` says."""
-    method, _, options = spec.partition(":")
-    known = {field.name: field.type for field in fields(SearchSettings) if field.name != "method"}
+    """Return ``settings`` changed by ``METHOD[:key=value,…]``.
+
+    A key is a field of ``SearchSettings``, or an option that the method or the searcher of the spec declares.
+    """
+    method, _, text = spec.partition(":")
+    given = dict(_key_and_value(spec, part) for part in text.split(",") if part)
+    fields = {name: option for name, option in setting_options().items() if name != "method"}
+    own = _own_options(method, given.get("searcher", settings.searcher))
     changes: dict[str, Any] = {"method": method}
-    for option in filter(None, options.split(",")):
-        key, equals, value = option.partition("=")
-        if key not in known or not equals:
-            raise InputError(f"method {spec!r}: found {option!r}, expected key=value; {nearest(key, known)}")
-        changes[key] = value
-        if known[key] in (int, int | None):
-            try:
-                changes[key] = int(value)
-            except ValueError:
-                raise InputError(f"method {spec!r}: {key} is {value!r}, expected a whole number") from None
-    return replace(settings, **changes)
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in fields and key not in own:
+            raise _wrong_part(spec, f"{key}={value}", key, [*fields, *own])
+        option = (fields | own)[key]
+        try:
+            (changes if key in fields else options)[key] = option.parse(key, value)
+        except InputError as error:
+            raise InputError(f"method {spec!r}: {error}") from None
+    return replace(settings, **changes, options=options)
+
+
+def _key_and_value(spec: str, part: str) -> tuple[str, str]:
+    key, equals, value = part.partition("=")
+    if not equals:
+        raise _wrong_part(spec, part, key, setting_options())
+    return key, value
+
+
+def _own_options(method: str, searcher: str) -> dict[str, Option]:
+    """Return the options that a method and a searcher declare; none for names that ``SearchSettings`` will reject."""
+    entries = [table[name] for table, name in ((SEARCHERS, searcher), (METHODS, method)) if name in table]
+    return {name: option for entry in entries for name, option in entry.options.items()}
+
+
+def _wrong_part(spec: str, part: str, key: str, known: Iterable[str]) -> InputError:
+    return InputError(f"method {spec!r}: found {part!r}, expected key=value; {nearest(key, known)}")

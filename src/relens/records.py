@@ -115,6 +115,7 @@ RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens ran
 WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
 EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate`.")
 COMPARISON = RecordKind("relens comparison", 1, "Compare again with `relens run` or `relens report`.")
+CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report --curves`.")
 STAGE = RecordKind("relens stage", 1, "Run the same command again with --force.")
 TRAINED = RecordKind("relens trained model", 3, "Train the model again.")
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")

@@ -1,4 +1,4 @@
-"""Searching on other machines: the same weights as in one process, whoever is killed."""
+"""Searching on other machines: the same weights as in one process, whichever process is killed."""
 
 import json
 from pathlib import Path
@@ -8,16 +8,15 @@ import pytest
 
 from relens import __version__
 from relens.clusters.engines import _result, connect
-from relens.clusters.remote import Part, Remote, SearchJournal, Source, _search_part
-from relens.data.grouping import Grouping
-from relens.ensemble.crossval import split_by_group
-from relens.ensemble.sampling import sample_groups
+from relens.clusters.remote import Journal, Part, Remote, Source, Work, _run_part
+from relens.ensemble.distributed import SearchJournal
+from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.sweep import sweep_groups
 from relens.errors import InputError, RanksError
 from relens.packs.simulation import Simulation
 from relens.packs.store import load_pack, save_pack
-from relens.packs.thinning import ContestedViews
 from tests.clusters.clusters import Running, free_port, start
+from tests.ensemble.cases import context_of, group_of
 
 SIMULATION = Simulation(
     models=("a", "b", "c"), triples_per_relation=(60, 40, 20, 10, 5), n_entities=300, level=(2.0, 1.0)
@@ -31,9 +30,17 @@ def packed(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
     return load_pack(path)
 
 
-def groups(packed):  # type: ignore[no-untyped-def]
-    group = Grouping.by_relation_and_direction(packed.relations).groups_of(packed.queries)
-    return split_by_group(group, np.arange(packed.n_queries))[1]
+def swept(packed, name="rank", *, lossless=True, remote=None):  # type: ignore[no-untyped-def]
+    """Search the global weights and those of all groups; return all results in one list."""
+    context = context_of(packed, name, group=group_of(packed), remote=remote)
+    overall, found = sweep_groups(context, context.everything, context.groups[1], lossless=lossless)
+    return [overall, *found]
+
+
+def sampled(packed, remote=None):  # type: ignore[no-untyped-def]
+    """Search the weights of all groups by TPE."""
+    context = context_of(packed, "rank", "tpe", group=group_of(packed), trials=30, remote=remote)
+    return SEARCHERS["tpe"].search(context, context.groups[1])
 
 
 def same(one, other) -> None:  # type: ignore[no-untyped-def]
@@ -57,7 +64,7 @@ class Here:
 
     def run(self, function, shared, tasks):  # type: ignore[no-untyped-def]
         for at, task in reversed(list(enumerate(tasks))):
-            if function.__name__ == "_search_part":
+            if function.__name__ == "_run_part":
                 if not self.left:
                     raise KeyboardInterrupt
                 self.left, self.done = self.left - 1, self.done + 1
@@ -66,32 +73,54 @@ class Here:
 
 @pytest.mark.parametrize("lossless", [True, False])
 def test_parts_give_what_one_search_gives(packed, tmp_path, lossless) -> None:
-    views, everything, members = ContestedViews(packed), np.arange(packed.n_queries), groups(packed)
     remote = Remote(Here(), SearchJournal(tmp_path / "journal"))
     for name in ("rank", "score"):
-        alone = sweep_groups(views, everything, members, name, lossless=lossless)
-        apart = sweep_groups(views, everything, members, name, lossless=lossless, remote=remote)
-        same([alone[0], *alone[1]], [apart[0], *apart[1]])
+        same(swept(packed, name, lossless=lossless), swept(packed, name, lossless=lossless, remote=remote))
 
 
-def test_a_killed_driver_goes_on_from_its_journal(packed, tmp_path) -> None:
-    views, everything, members = ContestedViews(packed), np.arange(packed.n_queries), groups(packed)
-    alone = sweep_groups(views, everything, members, "rank")
+def test_a_killed_driver_resumes_from_its_journal(packed, tmp_path) -> None:
+    alone = swept(packed)
+    n_groups = len(alone) - 1
     with pytest.raises(KeyboardInterrupt):
-        sweep_groups(views, everything, members, "rank", remote=Remote(Here(3), SearchJournal(tmp_path / "j")))
+        swept(packed, remote=Remote(Here(3), SearchJournal(tmp_path / "j")))
     kept = len((tmp_path / "j").read_text().splitlines())
-    assert 0 < kept < len(members)
+    assert 0 < kept < n_groups
     with (tmp_path / "j").open("a") as file:
-        file.write('{"search": "cut off')
+        file.write('{"work": "cut off')
     cluster = Here()
-    again = sweep_groups(views, everything, members, "rank", remote=Remote(cluster, SearchJournal(tmp_path / "j")))
-    same(alone[1], again[1])
+    same(alone, swept(packed, remote=Remote(cluster, SearchJournal(tmp_path / "j"))))
     entries = [json.loads(line) for line in (tmp_path / "j").read_text().splitlines()]
-    assert len(entries) == len(members)
-    assert len({entry["group"] for entry in entries}) == len(members)
+    assert len(entries) == n_groups
+    assert len({entry["item"] for entry in entries}) == n_groups
     done = cluster.done
-    sweep_groups(views, everything, members, "rank", remote=Remote(cluster, SearchJournal(tmp_path / "j")))
+    swept(packed, remote=Remote(cluster, SearchJournal(tmp_path / "j")))
     assert cluster.done == done
+
+
+class Numbers:
+    """A codec of plain numbers: the cluster needs to know nothing about its results."""
+
+    def encode(self, result: float) -> dict[str, float]:
+        return {"number": result}
+
+    def decode(self, entry: dict[str, float]) -> float:
+        return entry["number"]
+
+    def arrived(self, result: float, seconds: float) -> float:
+        assert seconds >= 0
+        return result
+
+
+def scaled_counts(packed, items, numbers, settings):  # type: ignore[no-untyped-def]
+    return [settings * packed.n_queries + item + 100 * number for item, number in zip(items, numbers, strict=True)]
+
+
+def test_any_function_can_run_over_any_items(packed, tmp_path) -> None:
+    remote = Remote(Here(), Journal(tmp_path / "j", Numbers()))
+    work = Work(scaled_counts, packed, [5, 6, 7], 2, "numbers", [1.0, 3.0, 2.0])
+    expected = [2 * packed.n_queries + item + 100 * number for number, item in enumerate([5, 6, 7])]
+    assert remote.run(work) == expected
+    assert Journal(tmp_path / "j", Numbers()).get(work.key, 2) == expected[2]
 
 
 def test_other_ranks_on_a_worker_are_refused(packed) -> None:
@@ -102,20 +131,14 @@ def test_other_ranks_on_a_worker_are_refused(packed) -> None:
 @pytest.mark.parametrize("backend", ["dask", "ray"])
 def test_a_cluster_finds_the_same_and_survives_the_loss_of_a_node(packed, tmp_path, backend) -> None:
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
-    views, everything, members = ContestedViews(packed), np.arange(packed.n_queries), groups(packed)
-    sampling = {"sampler": "tpe", "trials": 30, "seed": 0}
-    alone = sweep_groups(views, everything, members, "rank")
-    sampled = sample_groups(packed, members, "rank", **sampling)
+    alone, by_tpe = swept(packed), sampled(packed)
     with start(backend, tmp_path) as running, connect(running.backend, running.address) as cluster:
         assert cluster.n_workers == 2
-        apart = sweep_groups(
-            views, everything, members, "rank", remote=Remote(cluster, SearchJournal(tmp_path / "sweep"))
-        )  # fmt: skip
-        same([alone[0], *alone[1]], [apart[0], *apart[1]])
+        same(alone, swept(packed, remote=Remote(cluster, SearchJournal(tmp_path / "sweep"))))
         journal = _KillingJournal(tmp_path / "tpe", running)
-        same(sampled, sample_groups(packed, members, "rank", **sampling, remote=Remote(cluster, journal)))
+        same(by_tpe, sampled(packed, Remote(cluster, journal)))
         assert running.second.poll() is not None
-        assert 0 < journal.kept_when_lost < len(members)
+        assert 0 < journal.kept_when_lost < len(by_tpe)
 
 
 class _KillingJournal(SearchJournal):
@@ -126,8 +149,8 @@ class _KillingJournal(SearchJournal):
         self._running = running
         self.kept_when_lost = 0
 
-    def add(self, search, found) -> None:  # type: ignore[no-untyped-def]
-        super().add(search, found)
+    def add(self, work, found) -> None:  # type: ignore[no-untyped-def]
+        super().add(work, found)
         if self._running.second.poll() is None:
             self.kept_when_lost = len(found)
             self._running.lose_second()
@@ -162,16 +185,16 @@ def test_a_worker_with_another_relens_or_none_is_refused(tmp_path, backend, code
 
 
 def test_a_worker_that_came_later_refuses_parts_of_another_version(packed) -> None:
-    part = Part(sweep_groups, [np.array([0])], [0], None, version="0.0.1")  # type: ignore[arg-type]
+    part = Part(scaled_counts, [5], [0], 1, version="0.0.1")
     with pytest.raises(InputError, match=r"the search began with 0\.0\.1: results could differ"):
-        _search_part(Source(packed.digest, packed=packed), part)
+        _run_part(Source(packed.digest, packed=packed), part)
 
 
-def test_another_version_does_not_go_on_from_a_journal(packed, tmp_path, monkeypatch) -> None:
+def test_another_version_does_not_resume_from_a_journal(packed, tmp_path, monkeypatch) -> None:
     def parts_asked_for() -> int:
         cluster = Here()
         remote = Remote(cluster, SearchJournal(tmp_path / "journal"))
-        sweep_groups(ContestedViews(packed), np.arange(packed.n_queries), groups(packed), "rank", remote=remote)
+        swept(packed, remote=remote)
         return cluster.done
 
     assert parts_asked_for() > 0
@@ -181,10 +204,10 @@ def test_another_version_does_not_go_on_from_a_journal(packed, tmp_path, monkeyp
     assert parts_asked_for() > 0
 
 
-@pytest.mark.parametrize("line", ["{}", "not JSON", '{"search": "a", "group": 0, "weights": ["x"], "trace": []}'])
+@pytest.mark.parametrize("line", ["{}", "not JSON", '{"work": "a", "item": 0, "weights": ["x"], "trace": []}'])
 def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
     (tmp_path / "journal").write_text(line + "\n")
-    with pytest.raises(RanksError, match=r"journal, line 1: expected what a search found .* Remove the file"):
+    with pytest.raises(RanksError, match=r"journal, line 1: expected a result of a search .* Remove the file"):
         SearchJournal(tmp_path / "journal")
 
 

@@ -1,8 +1,8 @@
-"""Tiny packed ranks beside the dense values they come from, pairs no packing would leave, and a witness of progress."""
+"""Tiny packed ranks beside their dense values, arbitrary pairs, contexts of searches, and a recorder of progress."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,11 +11,15 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from relens.data.queries import Queries
+from relens.ensemble.context import SearchContext
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
+from relens.ensemble.searchers import SEARCHERS
 from relens.packs.manifest import PackHeader
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import MAX_GAP, pack_ranks, pack_scores
 from relens.packs.store import assemble
+from relens.packs.thinning import ContestedViews
 from relens.records import Provenance
 from tests import oracles, strategies
 
@@ -128,7 +132,20 @@ def random_case(
 
 def without_gaps(packed: PackedRanks) -> PackedRanks:
     """Return the pack as if only ranks were known."""
-    return replace(packed, gaps=None, gap_scales=None)
+    return packed.without_gaps()
+
+
+def context_of(
+    packed: PackedRanks | ContestedViews, input: str = "rank", searcher: str = "sweep", *, jobs: int = 1, **fields: Any
+) -> SearchContext:
+    """Return the context of a search with an input and a searcher by name."""
+    views = packed if isinstance(packed, ContestedViews) else ContestedViews(packed, jobs)
+    return SearchContext(views, INPUTS[input], SEARCHERS[searcher], jobs=jobs, **fields)
+
+
+def group_of(packed: PackedRanks) -> npt.NDArray[np.int32]:
+    """Return the group of each query by relation and direction, (Q,)."""
+    return (2 * packed.queries.relation + packed.queries.direction).astype(np.int32)
 
 
 def groups_of(case: Case) -> list[npt.NDArray[np.int64]]:

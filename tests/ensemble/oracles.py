@@ -1,13 +1,16 @@
-"""What the ensemble must agree with: obvious loops over Python integers and fractions, over all candidates."""
+"""Results that the ensemble must agree with: obvious loops over Python integers and fractions, over all candidates.
+
+Nothing here but the weight limit comes from the code under test.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
 from relens.ensemble.grid import WEIGHT_LIMIT
-from relens.ensemble.inputs import cost_table
 from relens.ensemble.pairs import Pairs
 from tests.ensemble.cases import Case
 from tests.oracles import tie_rules
@@ -15,10 +18,40 @@ from tests.oracles import tie_rules
 Number = int | Fraction
 
 
+RANGE = 2**26
+"""Costs stay below this."""
+CANDIDATES = 2**16
+"""Costs are scaled for queries of so many candidates."""
+DIGITS = 40
+VALUES = {
+    "log": lambda rank: -(5 + rank).ln(),
+    "sqrt": lambda rank: -rank.sqrt(),
+    "rrf": lambda rank: 1 / (60 + rank),
+}
+"""The decreasing functions f of docs/concepts.md, of decimal numbers."""
+
+
 @lru_cache
-def costs(name: str) -> list[int]:
-    """Return the cost of each doubled rank as Python integers."""
-    return [int(cost) for cost in cost_table(name, 4000)]
+def costs(name: str, most: int = 8000) -> list[int]:
+    """Return the cost of the doubled ranks 0 … ``most`` as Python integers, worked out with forty digits.
+
+    The cost of rank r is f(1) − f(r), stretched so that the worst rank of 2**16 candidates costs 2**26 less the number
+    of doubled ranks, and rounded. It is at least one more than the cost of the doubled rank before. A plain rank costs
+    its double.
+    """
+    if name == "rank":
+        return list(range(most + 1))
+    value, n_doubled = VALUES[name], 2 * CANDIDATES + 1
+    with localcontext() as exact:
+        exact.prec = DIGITS
+        best = value(Decimal(1))
+        stretch = (RANGE - n_doubled) / (best - value(Decimal(CANDIDATES)))
+        found: list[int] = []
+        for doubled in range(most + 1):
+            cost = (best - value(max(Decimal(1), Decimal(doubled) / 2))) * stretch
+            whole = int(cost.quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
+            found.append(max(whole, found[-1] + 1) if found else whole)
+    return found
 
 
 def ahead_and_tied(case: Case, query: int, weights: Sequence[int], name: str) -> tuple[int, int]:

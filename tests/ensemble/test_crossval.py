@@ -1,24 +1,34 @@
-"""Cross-validation: folds by triple, fits that never see what is held out, a choice that can be repeated."""
+"""Cross-validation: folds by triple, searches that never see held-out queries, a reproducible choice."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.ensemble import crossval
-from relens.ensemble.crossval import FOLDS, choose, folds, split_by_group
+from relens.ensemble import regularisation
+from relens.ensemble.context import split_by_group
 from relens.ensemble.grid import WEIGHT_LIMIT
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
+from relens.ensemble.regularisation import FOLDS, folds
+from relens.ensemble.searchers.sweep import Sweep
 from relens.packs.thinning import ContestedViews
 from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, Recorder, random_case
+from tests.ensemble.cases import NAMES, Recorder, context_of, group_of, random_case
+from tests.random_packs import changed
 
 
-def group_of(packed):
-    return (2 * packed.queries.relation + packed.queries.direction).astype(np.int32)
+def choose(packed, inputs, kappas, **fields):
+    """Choose among inputs by name, in groups by relation and direction."""
+    context = context_of(packed, group=group_of(packed), **fields)
+    return regularisation.choose(context, [INPUTS[name] for name in inputs], kappas)
+
+
+def held_out_sums(packed, group, held_out, name, kappas):
+    """Return the reciprocal sums of held-out queries for each strength."""
+    return regularisation._held_out_sums(context_of(packed, name, group=group), held_out, kappas)
 
 
 # --- folds ----------------------------------------------------------------------------------------------------------
@@ -65,23 +75,24 @@ def spoiled(packed, held_out):
     answer[:, held_out] = 2 * packed.n_candidates.max()
     contested[:, columns] = contested[::-1][:, columns]
     gaps[:, columns] = np.abs(gaps[::-1][:, columns]) + 1
-    return replace(packed, answer=answer, contested=contested, gaps=gaps)
+    return changed(packed, answer=answer, contested=contested, gaps=gaps)
 
 
-def spy_on_fits(monkeypatch):
+def spy_on_searches(monkeypatch):
     """Record the queries searched, the weights found, the scales of shrinkage and the queries ranked."""
     seen = {"members": [], "weights": [], "scales": [], "ranked": []}
-    sweep_groups, fit, ranks = crossval.sweep_groups, crossval.Shrinkage.fit, crossval.answer_ranks
+    search, measure, ranks = Sweep.search_groups, regularisation.Shrinkage.from_pairs, regularisation.answer_ranks
 
-    def spy_sweep(views, everything, members, name, **options):
-        overall, found = sweep_groups(views, everything, members, name, **options)
-        seen["members"].append([index.tolist() for index in (everything, *members)])
+    def spy_search(self, context, queries, members, *, lossless):
+        assert not lossless
+        overall, found = search(self, context, queries, members, lossless=lossless)
+        seen["members"].append([index.tolist() for index in (queries, *members)])
         seen["weights"].append([result.weights.tolist() for result in (overall, *found)])
         return overall, found
 
-    def spy_fit(views, queries, name):
+    def spy_scales(views, queries, input):
         seen["members"].append([queries.tolist()])
-        shrinkage = fit(views, queries, name)
+        shrinkage = measure(views, queries, input)
         seen["scales"].append(shrinkage.scales.tolist())
         return shrinkage
 
@@ -89,27 +100,23 @@ def spy_on_fits(monkeypatch):
         seen["ranked"].append((queries.tolist(), table.tolist()))
         return ranks(packed, table, group, queries=queries, **kwargs)
 
-    monkeypatch.setattr(crossval, "sweep_groups", spy_sweep)
-    monkeypatch.setattr(crossval.Shrinkage, "fit", spy_fit)
-    monkeypatch.setattr(crossval, "answer_ranks", spy_ranks)
+    monkeypatch.setattr(Sweep, "search_groups", spy_search)
+    monkeypatch.setattr(regularisation.Shrinkage, "from_pairs", spy_scales)
+    monkeypatch.setattr(regularisation, "answer_ranks", spy_ranks)
     return seen
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_held_out_query_influences_the_fit_of_its_fold(monkeypatch, name):
+def test_no_held_out_query_influences_the_search_of_its_fold(monkeypatch, name):
     packed = random_case(3, n_queries=16, n_candidates=20, levels=None).packed
     fold = folds(packed.queries.triple, 0)
-    seen = spy_on_fits(monkeypatch)
+    seen = spy_on_searches(monkeypatch)
     for f in range(fold.max() + 1):
         fits, sums = [], []
         for version in (packed, spoiled(packed, fold == f)):
             for record in seen.values():
                 record.clear()
-            sums.append(
-                crossval._held_out_sums(
-                    ContestedViews(version), group_of(packed), fold == f, name, (0.0, 5.0, math.inf), 1
-                )
-            )
+            sums.append(held_out_sums(version, group_of(packed), fold == f, name, (0.0, 5.0, math.inf)))
             fits.append({key: list(value) for key, value in seen.items()})
         assert fits[0] == fits[1]
         assert not np.array_equal(sums[0], sums[1])
@@ -127,9 +134,9 @@ def test_held_out_sums_are_those_of_the_shrunk_weights(monkeypatch):
     held_out = folds(case.packed.queries.triple, 0) == 0
     packed, group = case.packed, np.where(held_out & (group_of(case.packed) == 0), 1, group_of(case.packed) + 3)
     assert (group == 1).any()
-    seen = spy_on_fits(monkeypatch)
+    seen = spy_on_searches(monkeypatch)
     kappas = (0.0, 4.0, math.inf)
-    sums = crossval._held_out_sums(ContestedViews(packed), group, held_out, "rank", kappas, 1)
+    sums = held_out_sums(packed, group, held_out, "rank", kappas)
     ((common, *own),) = seen["weights"]
     searched = sorted({int(g) for g in group[~held_out]})
     for kappa, total, (queries, table) in zip(kappas, sums, seen["ranked"], strict=True):
@@ -155,72 +162,69 @@ def test_the_choice_is_the_best_cross_validated_score_and_can_be_repeated():
     packed = random_case(7, n_queries=24, n_candidates=15).packed
     inputs, kappas = NAMES, (0.0, 10.0, math.inf)
     progress = Recorder()
-    choice = choose(ContestedViews(packed), group_of(packed), inputs, kappas, seed=3, progress=progress)
+    choice = choose(packed, inputs, kappas, seed=3, progress=progress)
     assert list(choice.scores) == list(inputs)
     assert all(list(row) == list(kappas) for row in choice.scores.values())
     flat = {(name, kappa): score for name, row in choice.scores.items() for kappa, score in row.items()}
     assert all(0 < score <= 1 for score in flat.values())
     # Of equals the earlier input, then the larger κ.
     best = [at for at, score in flat.items() if score == max(flat.values())]
-    assert (choice.input, choice.kappa) == max((at for at in best if at[0] == best[0][0]), key=lambda at: at[1])
+    assert (choice.input.name, choice.kappa) == max((at for at in best if at[0] == best[0][0]), key=lambda at: at[1])
     assert [(d, t, sum(done)) for d, t, done in progress.tasks] == [("cross-validation", 25, 25)]
-    assert choose(ContestedViews(packed, 3), group_of(packed), inputs, kappas, seed=3, jobs=3) == choice
+    assert choose(packed, inputs, kappas, seed=3, jobs=3) == choice
 
 
 @pytest.mark.kernels
 def test_scores_are_means_of_held_out_sums_over_all_queries():
     packed = random_case(8, n_queries=12, n_candidates=10).packed
     group, fold = group_of(packed), folds(packed.queries.triple, 1)
-    choice = choose(ContestedViews(packed), group, ["rank"], (0.0, math.inf), seed=1)
-    sums = sum(
-        crossval._held_out_sums(ContestedViews(packed), group, fold == f, "rank", (0.0, math.inf), 1)
-        for f in range(fold.max() + 1)
-    )
+    choice = choose(packed, ["rank"], (0.0, math.inf), seed=1)
+    sums = sum(held_out_sums(packed, group, fold == f, "rank", (0.0, math.inf)) for f in range(fold.max() + 1))
     assert list(choice.scores["rank"].values()) == pytest.approx((sums / 12).tolist(), rel=1e-12)
 
 
 def test_equal_scores_go_to_the_first_input_and_the_largest_strength():
     """One model: every input and every strength gives the same ranks."""
     packed = random_case(1, n_models=1, n_queries=12).packed
-    choice = choose(ContestedViews(packed), group_of(packed), ["sqrt", "rank"], (3.0, 10.0, math.inf))
-    assert (choice.input, choice.kappa) == ("sqrt", math.inf)
+    choice = choose(packed, ["sqrt", "rank"], (3.0, 10.0, math.inf))
+    assert (choice.input.name, choice.kappa) == ("sqrt", math.inf)
     assert len({score for row in choice.scores.values() for score in row.values()}) == 1
 
 
 def test_infinite_shrinkage_alone_searches_no_group(monkeypatch):
     packed = random_case(2, n_queries=12).packed
-    seen = spy_on_fits(monkeypatch)
-    choice = choose(ContestedViews(packed), group_of(packed), ["rank", "log"], (math.inf,))
+    seen = spy_on_searches(monkeypatch)
+    choice = choose(packed, ["rank", "log"], (math.inf,))
     assert all(len(weights) == 1 for weights in seen["weights"])
     assert choice.kappa == math.inf
 
 
 def test_a_single_triple_leaves_nothing_to_hold_out():
     packed = random_case(2, n_queries=2).packed
-    choice = choose(ContestedViews(packed), group_of(packed), ["log", "rank"], (3.0, 10.0))
-    assert (choice.input, choice.kappa, choice.scores) == ("log", 10.0, {})
+    choice = choose(packed, ["log", "rank"], (3.0, 10.0))
+    assert (choice.input.name, choice.kappa, choice.scores) == ("log", 10.0, {})
 
 
 def test_scores_that_differ_by_rounding_alone_are_equal(monkeypatch):
     sums = iter([[1.0, 1.0 - 1e-15, 1.0 - 1e-9], [0.0, 0.0, 0.0]])
-    monkeypatch.setattr(crossval, "_held_out_sums", lambda *_: np.array(next(sums)))
-    monkeypatch.setattr(crossval, "folds", lambda triple, seed: np.repeat([0, 1], [1, len(triple) - 1]))
+    monkeypatch.setattr(regularisation, "_held_out_sums", lambda *_: np.array(next(sums)))
+    monkeypatch.setattr(regularisation, "folds", lambda triple, seed: np.repeat([0, 1], [1, len(triple) - 1]))
     packed = random_case(2, n_queries=4).packed
-    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (0.0, 10.0, math.inf))
+    choice = choose(packed, ["rank"], (0.0, 10.0, math.inf))
     assert choice.kappa == 10.0
 
 
 def test_two_triples_make_two_folds():
     packed = random_case(2, n_queries=4).packed
-    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (0.0, 10.0))
+    choice = choose(packed, ["rank"], (0.0, 10.0))
     assert choice.scores.keys() == {"rank"}
 
 
 def test_a_single_option_needs_no_trying(monkeypatch):
-    monkeypatch.setattr(crossval, "sweep_groups", None)
+    monkeypatch.setattr(Sweep, "search_groups", None)
     packed = random_case(2, n_queries=12).packed
-    choice = choose(ContestedViews(packed), group_of(packed), ["rank"], (10.0,))
-    assert (choice.input, choice.kappa, choice.scores) == ("rank", 10.0, {})
+    choice = choose(packed, ["rank"], (10.0,))
+    assert (choice.input.name, choice.kappa, choice.scores) == ("rank", 10.0, {})
 
 
 @pytest.mark.kernels
@@ -228,8 +232,8 @@ def test_wide_views_of_some_queries_do_not_depend_on_the_others():
     """Thinning happens query by query, so that a view made once for all folds leaks nothing."""
     packed = random_case(3, n_queries=6, n_candidates=60, levels=None).packed
     some = np.array([1, 4])
-    together = Pairs.gather(packed, ContestedViews(packed).wide, some, "rank")
+    together = Pairs.gather(packed, ContestedViews(packed).wide, some, INPUTS["rank"])
     apart = packed.select_queries(some)
-    alone = Pairs.gather(apart, ContestedViews(apart).wide, np.arange(2), "rank")
+    alone = Pairs.gather(apart, ContestedViews(apart).wide, np.arange(2), INPUTS["rank"])
     for field in ("advantage", "offsets", "floor", "multiplicity"):
         assert np.array_equal(getattr(together, field), getattr(alone, field))

@@ -1,25 +1,18 @@
-"""Inputs: integer tables that follow their functions and keep every sum exact."""
+"""Inputs: tables of integers that follow their functions and keep every sum exact."""
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from relens.ensemble.grid import WEIGHT_LIMIT
-from relens.ensemble.inputs import (
-    ADVANTAGE_LIMIT,
-    INPUTS,
-    MODEL_LIMIT,
-    SCALED_FOR,
-    available_inputs,
-    check_input,
-    cost_table,
-)
+from relens.ensemble.grid import ADVANTAGE_LIMIT, MODEL_LIMIT, WEIGHT_LIMIT
+from relens.ensemble.inputs import INPUTS, available_inputs, check_input
+from relens.ensemble.inputs.base import SCALED_FOR, RankInput
 from relens.errors import InputError, RanksError
 from relens.packs.packing import MAX_GAP
-from tests.ensemble.cases import random_case, without_gaps
+from tests.ensemble import oracles
+from tests.ensemble.cases import NAMES, pack, random_case, without_gaps
 
 TABLES = ("rank", "log", "sqrt", "rrf")
 FUNCTIONS = {
@@ -33,7 +26,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("sizes", [range(1, 201), (1000, 2**16 - 1, 2**16, 2**16 + 1, 150_000, 300_000)])
 def test_tables_are_strictly_increasing_and_bounded(name, sizes):
     for n_candidates in sizes:
-        table = cost_table(name, n_candidates)
+        table = INPUTS[name].cost_table(n_candidates)
         assert table.shape == (2 * n_candidates + 1,)
         assert table.dtype == np.int32
         assert table[0] == 0
@@ -43,27 +36,27 @@ def test_tables_are_strictly_increasing_and_bounded(name, sizes):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_rank_costs_the_same_whatever_the_number_of_candidates(name):
-    largest = cost_table(name, SCALED_FOR)
+    largest = INPUTS[name].cost_table(SCALED_FOR)
     for n_candidates in (1, 2, 3, 100, 101, 14_541, 40_943):
-        assert np.array_equal(cost_table(name, n_candidates), largest[: 2 * n_candidates + 1])
-    beyond = cost_table(name, 2 * SCALED_FOR)
-    assert np.array_equal(cost_table(name, SCALED_FOR + 1), beyond[: 2 * SCALED_FOR + 3])
+        assert np.array_equal(INPUTS[name].cost_table(n_candidates), largest[: 2 * n_candidates + 1])
+    beyond = INPUTS[name].cost_table(2 * SCALED_FOR)
+    assert np.array_equal(INPUTS[name].cost_table(SCALED_FOR + 1), beyond[: 2 * SCALED_FOR + 3])
 
 
 def test_a_table_cannot_be_changed_by_one_user_for_another():
     with pytest.raises(ValueError, match="read-only"):
-        cost_table("log", 10)[0] = 7
+        INPUTS["log"].cost_table(10)[0] = 7
 
 
 @pytest.mark.parametrize("n_candidates", [1, 7, 500, 150_000])
 def test_the_rank_table_is_the_identity(n_candidates):
-    assert np.array_equal(cost_table("rank", n_candidates), np.arange(2 * n_candidates + 1))
+    assert np.array_equal(INPUTS["rank"].cost_table(n_candidates), np.arange(2 * n_candidates + 1))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("n_candidates", [50, 14_541, 150_000])
 def test_tables_follow_their_functions_in_the_head(name, n_candidates):
-    table = cost_table(name, n_candidates).tolist()
+    table = INPUTS[name].cost_table(n_candidates).tolist()
     function = FUNCTIONS[name]
     head = [1 + d / 2 for d in range(2 * min(n_candidates, 1000) - 1)]
     unit = (table[-1] - table[2]) / (function(n_candidates) - function(1.0))
@@ -77,7 +70,7 @@ def test_tables_follow_their_functions_in_the_head(name, n_candidates):
 
 def test_advantages_of_the_first_ranks_have_four_digits():
     for name, function in FUNCTIONS.items():
-        table = cost_table(name, 150_000).tolist()
+        table = INPUTS[name].cost_table(150_000).tolist()
         ratio = (table[4] - table[2]) / (table[20] - table[2])
         assert ratio == pytest.approx((function(2) - function(1)) / (function(10) - function(1)), rel=1e-4)
 
@@ -86,28 +79,75 @@ def test_weighted_sums_of_as_many_models_as_allowed_are_exact_floats():
     assert MODEL_LIMIT * WEIGHT_LIMIT * max(ADVANTAGE_LIMIT, MAX_GAP) < 2**53
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_those_of_exact_arithmetic(name):
+    assert INPUTS[name].cost_table(4000).tolist() == oracles.costs(name)
+
+
 def test_scores_have_no_rank_table():
-    with pytest.raises(InputError, match="input 'score' has no rank table"):
-        cost_table("score", 5)
+    assert INPUTS["score"].cost_table(5) is None
 
 
-def test_unknown_inputs_are_refused_with_a_hint():
+def test_unknown_inputs_raise_an_error_with_a_hint():
     with pytest.raises(InputError, match=r"unknown input 'ranks'; did you mean 'rank'\?"):
-        check_input("ranks", random_case(0).packed)
+        INPUTS.find("ranks")
+
+
+def test_inputs_keep_their_order_in_which_ties_are_decided():
+    assert tuple(INPUTS) == NAMES
 
 
 def test_scores_need_gaps():
     packed = random_case(0).packed
-    assert check_input("score", packed) == "score"
-    assert available_inputs(packed) == INPUTS
-    assert available_inputs(without_gaps(packed)) == TABLES
-    with pytest.raises(RanksError, match=r"input 'score' needs score gaps, and these packed ranks have none\. Pack"):
-        check_input("score", without_gaps(packed))
+    check_input(INPUTS["score"], packed)
+    assert available_inputs(packed) == tuple(INPUTS.values())
+    assert tuple(input.name for input in available_inputs(without_gaps(packed))) == TABLES
+    with pytest.raises(
+        RanksError,
+        match=r"input 'score' needs score gaps, and these packed ranks have none\. Pack .* of rank, log, sqrt, rrf\.",
+    ):
+        check_input(INPUTS["score"], without_gaps(packed))
 
 
-def test_too_many_models_are_refused_and_just_enough_are_not():
-    packed = random_case(0).packed
-    most = replace(packed, models=tuple(f"m{i}" for i in range(MODEL_LIMIT)))
-    assert check_input("rank", most) == "rank"
-    with pytest.raises(RanksError, match="128 models are too many for exact sums: at most 127 are possible"):
-        check_input("rank", replace(packed, models=(*most.models, "one more")))
+def test_too_many_models_raise_an_error_and_just_enough_do_not():
+    few = np.zeros((2, 1))
+    most = pack([few] * MODEL_LIMIT, [0, 0]).packed
+    check_input(INPUTS["rank"], most)
+    with pytest.raises(RanksError, match="128 models are too many for exact sums: the most is 127"):
+        check_input(INPUTS["rank"], pack([few] * (MODEL_LIMIT + 1), [0, 0]).packed)
+
+
+# --- inputs of other packages ---------------------------------------------------------------------------------------
+
+
+class Cube(RankInput):
+    """The cube root: a decreasing function of the rank is all that an input needs."""
+
+    name = "cube"
+    description = "−∛rank"
+
+    def value(self, rank):
+        return -np.cbrt(rank)
+
+
+def test_a_decreasing_function_makes_an_input():
+    packed = random_case(3, n_queries=6, n_candidates=9).packed
+    cube = Cube()
+    table = cube.cost_table(9).astype(np.int64)
+    assert np.diff(table).min() >= 1
+    steps = np.cbrt(np.arange(2, 19) / 2)
+    assert table[2:] / table[-1] == pytest.approx((steps - 1) / (steps[-1] - 1), abs=1e-5)
+    assert (cube.needs_gaps, cube.unit) == (False, ADVANTAGE_LIMIT)
+    operands = cube.operands(packed)
+    assert operands.values is packed.contested
+    assert operands.sign == -1
+
+
+@pytest.mark.parametrize("value", [lambda rank: rank, lambda rank: 0 * rank, lambda rank: np.log(rank - 1)])
+def test_any_other_function_raises_an_error(monkeypatch, value):
+    monkeypatch.setattr(Cube, "value", lambda self, rank: value(rank))
+    with (
+        np.errstate(divide="ignore", invalid="ignore"),
+        pytest.raises(InputError, match="input 'cube': its values must be finite and decrease from rank 1 to 65536"),
+    ):
+        Cube().cost_table(5)

@@ -1,7 +1,5 @@
 """The objective: packed = dense for every input, every weight vector and all three tie rules."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from relens.ensemble import objective
 from relens.ensemble.grid import uniform, vertices
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.metrics.hits import hits
 from relens.metrics.mrr import mrr
@@ -16,6 +15,7 @@ from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case, rank_cases
 from tests.oracles import mean_rank, tie_rules
+from tests.random_packs import changed
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=40, deadline=None)
@@ -24,7 +24,7 @@ RULES = ("optimistic", "realistic", "pessimistic")
 
 def assert_ranks_equal_the_oracles(case, weights, name):
     """Ranks, MRR and Hit@k under all three tie rules."""
-    found = answer_ranks(case.packed, np.array(weights, dtype=np.int64), name=name)
+    found = answer_ranks(case.packed, np.array(weights, dtype=np.int64), input=INPUTS[name])
     expected = [tie_rules(*oracles.ahead_and_tied(case, q, weights, name)) for q in range(len(case.answers))]
     for rule in RULES:
         ranks, exact = getattr(found, rule), [ranks[rule] for ranks in expected]
@@ -57,11 +57,11 @@ def test_packed_equals_dense_for_ranks_taken_as_they_are(data, name):
 def test_long_queries_are_summed_block_by_block(data, name, block):
     case = data.draw(cases())
     weights = np.array(data.draw(strategies.weights(case.packed.n_models)))
-    whole = answer_ranks(case.packed, weights, name=name)
+    whole = answer_ranks(case.packed, weights, input=INPUTS[name])
     with pytest.MonkeyPatch.context() as patch:
         # A constant is compiled in: this shrinks the blocks only where the JIT is off.
         patch.setattr(objective, "BLOCK", block)
-        parts = answer_ranks(case.packed, weights, name=name)
+        parts = answer_ranks(case.packed, weights, input=INPUTS[name])
     assert np.array_equal(whole.ahead, parts.ahead)
     assert np.array_equal(whole.tied, parts.tied)
 
@@ -89,7 +89,7 @@ def test_groups_that_trust_many_and_few_models_do_not_disturb_each_other(name):
     rng = np.random.default_rng(0)
     table = np.array([rng.integers(1, 9, 14) * (rng.permutation(14) < n) for n in (14, 1, 13, 7, 6, 2, 12)])
     group = np.arange(12) % 7
-    found = answer_ranks(case.packed, table, group.astype(np.int32), name=name)
+    found = answer_ranks(case.packed, table, group.astype(np.int32), input=INPUTS[name])
     expected = [oracles.ahead_and_tied(case, q, table[group[q]].tolist(), name) for q in range(12)]
     assert list(zip(found.ahead.tolist(), found.tied.tolist(), strict=True)) == expected
 
@@ -98,7 +98,7 @@ def test_groups_that_trust_many_and_few_models_do_not_disturb_each_other(name):
 @given(cases(), st.sampled_from(NAMES))
 def test_one_hot_weights_give_back_the_base_model(case, name):
     for i, vertex in enumerate(vertices(case.packed.n_models)):
-        found = answer_ranks(case.packed, vertex, name=name).realistic
+        found = answer_ranks(case.packed, vertex, input=INPUTS[name]).realistic
         assert found.tolist() == [case.dense[q][i][answer] / 2 for q, answer in enumerate(case.answers)]
         assert found.tolist() == (case.packed.answer[i] / 2).tolist()
 
@@ -111,7 +111,7 @@ def test_one_hot_weights_give_back_the_mean_rank_of_raw_scores():
     for i, vertex in enumerate(vertices(3)):
         expected = [float(mean_rank(values[i][q].tolist(), int(a))) for q, a in enumerate(answers)]
         for name in NAMES:
-            assert answer_ranks(packed, vertex, name=name).realistic.tolist() == expected
+            assert answer_ranks(packed, vertex, input=INPUTS[name]).realistic.tolist() == expected
 
 
 @few
@@ -119,7 +119,7 @@ def test_one_hot_weights_give_back_the_mean_rank_of_raw_scores():
 def test_scaling_the_weights_changes_nothing(data, name, factor):
     case = data.draw(cases())
     weights = np.minimum(data.draw(strategies.weights(case.packed.n_models)), 2**20 // factor)
-    once, scaled = (answer_ranks(case.packed, w, name=name) for w in (weights, weights * factor))
+    once, scaled = (answer_ranks(case.packed, w, input=INPUTS[name]) for w in (weights, weights * factor))
     assert np.array_equal(once.ahead, scaled.ahead)
     assert np.array_equal(once.tied, scaled.tied)
 
@@ -132,8 +132,8 @@ def test_a_model_of_weight_zero_might_as_well_not_be_there(data, name):
     weights = data.draw(strategies.weights(n))
     trusted = [i for i in range(n) if weights[i]]
     chosen = case.packed.select_models([case.packed.models[i] for i in trusted])
-    whole = answer_ranks(case.packed, np.array(weights), name=name)
-    part = answer_ranks(chosen, np.array([weights[i] for i in trusted]), name=name)
+    whole = answer_ranks(case.packed, np.array(weights), input=INPUTS[name])
+    part = answer_ranks(chosen, np.array([weights[i] for i in trusted]), input=INPUTS[name])
     assert np.array_equal(whole.ahead, part.ahead)
     assert np.array_equal(whole.tied, part.tied)
 
@@ -147,7 +147,9 @@ def test_each_query_uses_the_weights_of_its_group_in_any_selection_of_queries(da
     group = data.draw(st.lists(st.integers(0, 2), min_size=n_queries, max_size=n_queries))
     queries = data.draw(st.lists(st.integers(0, n_queries - 1), max_size=6))
     index = np.array(queries, dtype=np.int64)
-    found = answer_ranks(case.packed, np.array(table), np.array(group, dtype=np.int32), name=name, queries=index)
+    found = answer_ranks(
+        case.packed, np.array(table), np.array(group, dtype=np.int32), input=INPUTS[name], queries=index
+    )
     expected = [oracles.ahead_and_tied(case, q, table[group[q]], name) for q in queries]
     assert list(zip(found.ahead.tolist(), found.tied.tolist(), strict=True)) == expected
 
@@ -158,8 +160,8 @@ def test_selecting_queries_before_or_while_ranking_is_the_same(data, name):
     case = data.draw(cases())
     index = np.array(data.draw(st.lists(st.integers(0, case.packed.n_queries - 1), max_size=6)), dtype=np.int64)
     weights = np.array(data.draw(strategies.weights(case.packed.n_models)))
-    before = answer_ranks(case.packed.select_queries(index), weights, name=name)
-    during = answer_ranks(case.packed, weights, name=name, queries=index)
+    before = answer_ranks(case.packed.select_queries(index), weights, input=INPUTS[name])
+    during = answer_ranks(case.packed, weights, input=INPUTS[name], queries=index)
     assert np.array_equal(before.ahead, during.ahead)
     assert np.array_equal(before.tied, during.tied)
 
@@ -168,14 +170,14 @@ def test_a_transform_does_not_depend_on_the_longest_query_of_the_pack():
     """The costs of ranks must be those of the whole pack where a search sees the queries of one group alone."""
     case = random_case(4, n_models=4, n_queries=40, n_candidates=25, levels=None)
     counts = np.where(np.arange(40) == 0, 2000, case.packed.n_candidates).astype(np.int32)
-    packed = replace(case.packed, n_candidates=counts)
+    packed = changed(case.packed, n_candidates=counts)
     some = np.arange(1, 40)
     rng = np.random.default_rng(0)
     for name in ("log", "sqrt", "rrf"):
         for _ in range(50):
             weights = rng.integers(0, 5, 4) + np.array([1, 0, 0, 0])
-            before = answer_ranks(packed.select_queries(some), weights, name=name)
-            during = answer_ranks(packed, weights, name=name, queries=some)
+            before = answer_ranks(packed.select_queries(some), weights, input=INPUTS[name])
+            during = answer_ranks(packed, weights, input=INPUTS[name], queries=some)
             assert np.array_equal(before.realistic, during.realistic)
 
 
@@ -186,8 +188,8 @@ def test_the_number_of_threads_changes_nothing(jobs, name):
     group = np.arange(23, dtype=np.int32) % 2
     table = np.array([[3, 1, 0], [1, 1, 1]])
     for queries in (None, np.array([5, 5, 1, 22]), np.array([], dtype=np.int64)):
-        one = answer_ranks(case.packed, table, group, name=name, queries=queries)
-        many = answer_ranks(case.packed, table, group, name=name, queries=queries, jobs=jobs)
+        one = answer_ranks(case.packed, table, group, input=INPUTS[name], queries=queries)
+        many = answer_ranks(case.packed, table, group, input=INPUTS[name], queries=queries, jobs=jobs)
         assert np.array_equal(one.ahead, many.ahead)
         assert np.array_equal(one.tied, many.tied)
 
@@ -202,7 +204,7 @@ def test_threads_share_queries_without_contested_candidates():
 def test_all_candidates_tied_give_twice_over_candidates_plus_one():
     packed = pack([np.zeros((1, 7))] * 3, [3]).packed
     for name in NAMES:
-        assert mrr(answer_ranks(packed, uniform(3), name=name).realistic) == 2 / 8
+        assert mrr(answer_ranks(packed, uniform(3), input=INPUTS[name]).realistic) == 2 / 8
 
 
 def test_equal_weights_tie_what_floats_would_not():
@@ -219,6 +221,6 @@ def test_reciprocal_sums_are_those_of_the_oracle(data, name):
     case = data.draw(cases())
     candidates = [data.draw(strategies.weights(case.packed.n_models)) for _ in range(3)]
     queries = np.array(data.draw(st.lists(st.integers(0, case.packed.n_queries - 1), max_size=5)), dtype=np.int64)
-    found = reciprocal_sums(case.packed, queries, name, [np.array(weights) for weights in candidates])
+    found = reciprocal_sums(case.packed, queries, INPUTS[name], [np.array(weights) for weights in candidates])
     expected = [float(oracles.reciprocal_sum(case, queries, weights, name)) for weights in candidates]
     assert found == pytest.approx(expected, rel=1e-12)

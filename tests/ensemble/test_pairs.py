@@ -1,17 +1,17 @@
 """Pairs: every contested candidate, or the best of them and a fair sample of the rest."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
 from relens.packs.thinning import FINE, WIDE, ContestedView, ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case
+from tests.random_packs import changed
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=40, deadline=None)
@@ -46,7 +46,7 @@ def test_lossless_pairs_are_everything(data, name):
     packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=6)), dtype=np.int64)
     view = ContestedView.lossless(packed)
-    pairs = Pairs.gather(packed, view, queries, name)
+    pairs = Pairs.gather(packed, view, queries, INPUTS[name])
     assert pairs.advantage.dtype == np.int32
     assert pairs.advantage.shape == (packed.n_models, pairs.n_pairs)
     assert (pairs.n_queries, pairs.n_pairs) == (len(queries), view.n_pairs(queries))
@@ -61,7 +61,7 @@ def test_lossless_pairs_are_everything(data, name):
 def test_lossless_pairs_value_weights_like_the_dense_oracle(data, name):
     case = data.draw(cases())
     weights = data.draw(strategies.weights(case.packed.n_models))
-    pairs = Pairs.gather(case.packed, ContestedView.lossless(case.packed), case.everything, name)
+    pairs = Pairs.gather(case.packed, ContestedView.lossless(case.packed), case.everything, INPUTS[name])
     assert oracles.value_of_pairs(pairs, weights) == oracles.reciprocal_sum(case, case.everything, weights, name)
 
 
@@ -71,7 +71,7 @@ def test_thinned_pairs_keep_the_best_and_a_sample_that_stands_for_the_rest(data,
     packed = data.draw(cases()).packed
     queries = np.array(data.draw(st.lists(st.integers(0, packed.n_queries - 1), max_size=5)), dtype=np.int64)
     view = ContestedView.thinned(packed, keep=keep, sample=sample, jobs=jobs)
-    pairs = Pairs.gather(packed, view, queries, name)
+    pairs = Pairs.gather(packed, view, queries, INPUTS[name])
     assert pairs.n_pairs == view.n_pairs(queries)
     for at, q in enumerate(queries):
         found, multiplicity = pairs_of(pairs, at)
@@ -101,7 +101,7 @@ def test_thinned_and_whole_queries_side_by_side():
     queries = np.array([4, 0, 1, 5, 0])
     view = ContestedView.thinned(packed, keep=3, sample=2)
     for name in NAMES:
-        pairs = Pairs.gather(packed, view, queries, name)
+        pairs = Pairs.gather(packed, view, queries, INPUTS[name])
         assert np.diff(pairs.offsets).tolist() == [min(5, len(advantages(packed, q, name))) for q in queries]
         for at, q in enumerate(queries):
             whole = advantages(packed, q, name)
@@ -127,20 +127,22 @@ def test_no_contested_candidates_and_no_queries():
     packed = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0]).packed
     for name in NAMES:
         for view in (ContestedView.lossless(packed), ContestedView.thinned(packed, keep=1, sample=1, jobs=2)):
-            pairs = Pairs.gather(packed, view, np.arange(2), name)
+            pairs = Pairs.gather(packed, view, np.arange(2), INPUTS[name])
             assert (pairs.n_pairs, pairs.floor.tolist()) == (0, [2, 6])
-            none = Pairs.gather(packed, view, np.array([], dtype=np.int64), name)
+            none = Pairs.gather(packed, view, np.array([], dtype=np.int64), INPUTS[name])
             assert (none.n_queries, none.n_pairs, none.offsets.tolist()) == (0, 0, [0])
 
 
 def test_wide_ranks_are_thinned_like_narrow_ones():
     packed = random_case(5, n_queries=4, n_candidates=30, levels=None).packed
-    wider = replace(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
+    wider = changed(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
     narrow, wide = (ContestedView.thinned(p, keep=2, sample=2) for p in (packed, wider))
     assert len(narrow.rows) < packed.n_contested
     assert np.array_equal(narrow.rows, wide.rows)
     assert np.array_equal(narrow.multiplicity, wide.multiplicity)
-    narrow_pairs, wide_pairs = (Pairs.gather(p, v, np.arange(4), "log") for p, v in ((packed, narrow), (wider, wide)))
+    narrow_pairs, wide_pairs = (
+        Pairs.gather(p, v, np.arange(4), INPUTS["log"]) for p, v in ((packed, narrow), (wider, wide))
+    )
     assert np.array_equal(narrow_pairs.advantage, wide_pairs.advantage)
 
 

@@ -8,14 +8,15 @@ import pytest
 
 from relens.ensemble import sampling
 from relens.ensemble.grid import WEIGHT_LIMIT, to_grid
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks
-from relens.ensemble.sampling import sample_groups, sample_jointly, startup_trials
+from relens.ensemble.searchers import SEARCHERS
+from relens.ensemble.searchers.tpe import startup_trials
 from relens.ensemble.sweep import sweep
 from relens.errors import MissingExtraError
 from relens.packs.simulation import Simulation
-from relens.packs.thinning import ContestedViews
 from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, Recorder, groups_of, random_case
+from tests.ensemble.cases import NAMES, Recorder, context_of, group_of, groups_of, random_case
 
 SAMPLERS = ("tpe", "random")
 
@@ -35,8 +36,18 @@ def maximise(sampler, trials, seed, dimension=4, value=bowl):
         values.append(value(point))
         return values[-1]
 
-    best, trace = sampling._maximise(record, dimension, sampler, trials, np.random.default_rng(seed), 0.0)
+    best, trace = SEARCHERS[sampler].maximise(record, dimension, trials, np.random.default_rng(seed), 0.0)
     return np.array(points), values, best, trace
+
+
+def sample_groups(packed, members, name, *, sampler, **fields):
+    """Search groups with a sampler by name."""
+    return SEARCHERS[sampler].search(context_of(packed, name, sampler, **fields), members)
+
+
+def sample_jointly(packed, group, name, *, sampler, **fields):
+    """Search all groups as one vector with a sampler by name."""
+    return SEARCHERS[sampler].search_jointly(context_of(packed, name, sampler, group=group, **fields))
 
 
 def assert_same_search(one, other):
@@ -170,7 +181,7 @@ def test_groups_are_sampled_alike_by_one_or_two_processes(sampler):
 def test_ranks_are_copied_for_other_processes_only_and_gaps_where_they_are_looked_at(monkeypatch, name):
     case = random_case(4, n_queries=30, n_candidates=12)
     packed, members = case.packed, groups_of(case)
-    task = sampling._Task(packed, np.arange(10, 20), name, "random", 3, 0, 0, 0.0)
+    task = sampling._Task(packed, np.arange(10, 20), 0, sampling._Settings(name, "random", 3, 0), 0.0)
     sent = sampling._with_its_queries(task)
     assert (sent.packed.n_queries, sent.packed.gaps is None) == (10, name == "rank")
     assert_same_search([sampling._sample_group(task)], [sampling._sample_group(sent)])
@@ -181,13 +192,13 @@ def test_ranks_are_copied_for_other_processes_only_and_gaps_where_they_are_looke
 def test_groups_seeds_and_samplers_have_randomness_of_their_own(monkeypatch):
     draws = []
 
-    def propose(record, dimension, trials, rng):
+    def propose(self, record, dimension, trials, rng):
         del trials
         draws.append(rng.random())
         record(np.ones(dimension))
 
     for sampler in SAMPLERS:
-        monkeypatch.setitem(sampling.PROPOSERS, sampler, propose)
+        monkeypatch.setattr(type(SEARCHERS[sampler]), "propose", propose)
     case = random_case(2, n_queries=1)
     for _ in range(2):
         for sampler in SAMPLERS:
@@ -204,9 +215,9 @@ def test_groups_seeds_and_samplers_have_randomness_of_their_own(monkeypatch):
 @pytest.mark.parametrize("name", ["rank", "score"])
 def test_joint_sampling_is_worth_its_value_and_reproducible(sampler, name):
     case = random_case(4, n_queries=12, n_candidates=12)
-    group = (2 * case.packed.queries.relation + case.packed.queries.direction).astype(np.int32)
+    group = group_of(case.packed)
     progress = Recorder()
-    table, trace = sample_jointly(case.packed, group, 4, name, sampler=sampler, trials=25, seed=3, progress=progress)
+    table, trace = sample_jointly(case.packed, group, name, sampler=sampler, trials=25, seed=3, progress=progress)
     assert table.shape == (4, 3)
     assert (table.max(axis=1) == WEIGHT_LIMIT).all()
     exact = sum(1 / oracles.realistic_rank(case, q, table[group[q]].tolist(), name) for q in range(12))
@@ -214,8 +225,8 @@ def test_joint_sampling_is_worth_its_value_and_reproducible(sampler, name):
     start = oracles.reciprocal_sum(case, range(12), [1, 1, 1], name)
     assert trace[0, 1:].tolist() == [1, pytest.approx(float(start), rel=1e-12)]
     assert [(d, t, sum(done)) for d, t, done in progress.tasks] == [(f"{sampler}, 25 trials of 4×3 parameters", 25, 25)]
-    again, _ = sample_jointly(case.packed, group, 4, name, sampler=sampler, trials=25, seed=3, jobs=3)
-    other, _ = sample_jointly(case.packed, group, 4, name, sampler=sampler, trials=25, seed=4)
+    again, _ = sample_jointly(case.packed, group, name, sampler=sampler, trials=25, seed=3, jobs=3)
+    other, _ = sample_jointly(case.packed, group, name, sampler=sampler, trials=25, seed=4)
     assert np.array_equal(table, again)
     assert not np.array_equal(table, other)
 
@@ -223,7 +234,7 @@ def test_joint_sampling_is_worth_its_value_and_reproducible(sampler, name):
 def test_proposals_of_zeros_are_worthless_not_fatal(monkeypatch):
     """A sampler may propose the corner of the cube, or zeros for one group of many: nothing can be ranked by them."""
 
-    def propose(record, dimension, trials, rng):
+    def propose(self, record, dimension, trials, rng):
         del trials, rng
         record(np.full(dimension, 1.0 / dimension))
         record(np.zeros(dimension))
@@ -231,10 +242,10 @@ def test_proposals_of_zeros_are_worthless_not_fatal(monkeypatch):
         half[:3] = 0.0
         record(half)
 
-    monkeypatch.setitem(sampling.PROPOSERS, "tpe", propose)
+    monkeypatch.setattr(type(SEARCHERS["tpe"]), "propose", propose)
     case = random_case(4)
     group = case.packed.queries.direction
-    table, trace = sample_jointly(case.packed, group, 2, "rank", sampler="tpe", trials=3, seed=0)
+    table, trace = sample_jointly(case.packed, group, "rank", sampler="tpe", trials=3, seed=0)
     assert table.tolist() == to_grid(np.ones((2, 3))).tolist()
     assert trace[-1, 1] == 3
     (found,) = sample_groups(case.packed, [case.everything], "rank", sampler="tpe", trials=3, seed=0)
@@ -252,13 +263,13 @@ def simulated():
 
 @pytest.fixture(scope="module")
 def group(simulated):
-    return (2 * simulated.queries.relation + simulated.queries.direction).astype(np.int32)
+    return group_of(simulated)
 
 
 @pytest.mark.parametrize("name", ["rank", "score"])
 def test_summed_over_groups_the_sweep_is_no_worse_than_sampling(simulated, group, name):
     members = [np.flatnonzero(group == g) for g in np.unique(group)]
-    swept = sum(found.value for found in sweep(ContestedViews(simulated), members, name))
+    swept = sum(found.value for found in sweep(context_of(simulated, name), members))
     for sampler, trials in (("tpe", 40), ("random", 200)):
         sampled = sample_groups(simulated, members, name, sampler=sampler, trials=trials, seed=1)
         assert swept >= sum(found.value for found in sampled)
@@ -268,12 +279,12 @@ def test_summed_over_groups_the_sweep_is_no_worse_than_sampling(simulated, group
 def test_the_sum_of_the_groups_optima_is_the_joint_objective(simulated, group, name):
     """Proposition 1: evaluating the combined table gives exactly the sum of what the groups reached."""
     members = [np.flatnonzero(group == g) for g in range(group.max() + 1)]
-    found = sweep(ContestedViews(simulated), members, name)
-    jointly = answer_ranks(simulated, np.array([result.weights for result in found]), group, name=name)
+    found = sweep(context_of(simulated, name), members)
+    jointly = answer_ranks(simulated, np.array([result.weights for result in found]), group, input=INPUTS[name])
     reciprocal = [Fraction(2, 2 * (1 + int(a)) + int(t)) for a, t in zip(jointly.ahead, jointly.tied, strict=True)]
     by_group = []
     for index, result in zip(members, found, strict=True):
-        alone = answer_ranks(simulated, result.weights, name=name, queries=index)
+        alone = answer_ranks(simulated, result.weights, input=INPUTS[name], queries=index)
         assert np.array_equal(alone.realistic, jointly.realistic[index])
         by_group.append(sum(reciprocal[q] for q in index))
         assert result.value == pytest.approx(float(by_group[-1]), rel=1e-13)

@@ -1,5 +1,6 @@
-"""Fitting: every method from ranks to weights, honest about what it did."""
+"""The search: every method from ranks to weights, with settings that say how they were found."""
 
+import inspect
 import json
 import math
 import re
@@ -8,20 +9,32 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relens.ensemble import search as search_module
-from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
-from relens.ensemble.crossval import choose
+from relens.ensemble.context import SearchResult
 from relens.ensemble.grid import WEIGHT_LIMIT, uniform, vertices
-from relens.ensemble.objective import reciprocal_sums
-from relens.ensemble.results import SearchResult
-from relens.ensemble.search import METHODS, SearchSettings, search
-from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.ensemble.inputs import INPUTS
+from relens.ensemble.methods import METHODS
+from relens.ensemble.methods import base as methods_base
+from relens.ensemble.objective import model_mrrs, reciprocal_sums
+from relens.ensemble.regularisation import KAPPAS, Shrinkage, choose
+from relens.ensemble.search import search
+from relens.ensemble.settings import SearchSettings, setting_options
 from relens.ensemble.sweep import sweep, sweep_groups
 from relens.errors import DatasetError, InputError, RanksError
 from relens.metrics.mrr import mrr
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import ContestedViews
-from tests.ensemble.cases import NAMES, Recorder, groups_of, pack, queries_of, random_case, without_gaps
+from tests.ensemble.cases import (
+    NAMES,
+    Recorder,
+    context_of,
+    group_of,
+    groups_of,
+    pack,
+    queries_of,
+    random_case,
+    without_gaps,
+)
+from tests.random_packs import changed
 
 WAYS = [
     *((method, "sweep") for method in METHODS if method != "basic"),
@@ -83,9 +96,8 @@ def test_the_default_is_dsc_with_everything_cross_validated():
     assert fitted.settings["searcher"] == "sweep"
     assert set(fitted.settings["cross_validation"]) == set(NAMES)
     assert set(fitted.settings["cross_validation"]["rank"]) == {str(kappa) for kappa in KAPPAS}
-    group = (2 * packed.queries.relation + packed.queries.direction).astype(np.int32)
-    choice = choose(ContestedViews(packed), group, NAMES, KAPPAS)
-    assert fitted.input == fitted.settings["input"] == choice.input
+    choice = choose(context_of(packed, group=group_of(packed)), [INPUTS[name] for name in NAMES], KAPPAS)
+    assert fitted.input == fitted.settings["input"] == choice.input.name
     assert fitted.settings["kappa"] == ("inf" if math.isinf(choice.kappa) else choice.kappa)
 
 
@@ -109,14 +121,11 @@ def test_workers_change_nothing(method, searcher, jobs):
 
 def test_the_baselines_are_the_functions_of_their_names():
     packed = random_case(4, n_queries=16).packed
-    note = stacking(packed, seed=2)
+    context = context_of(packed, "sqrt", seed=2)
     expected = {
         "mean": uniform(3),
-        "mrr-mean": mrr_mean(packed),
-        "best-single": best_single(packed),
-        "greedy": greedy(packed, "sqrt"),
-        "stacking": note[0],
-        "simple": sweep(ContestedViews(packed), [np.arange(16)], "sqrt")[0].weights,
+        **{name: METHODS[name].search(context).common for name in ("mrr-mean", "best-single", "greedy", "stacking")},
+        "simple": sweep(context, [np.arange(16)])[0].weights,
     }
     for method, weights in expected.items():
         fitted = search(packed, method=method, input="sqrt", seed=2)
@@ -179,7 +188,7 @@ def test_without_regularisation_no_group_is_worse_than_global_mean_or_its_best_m
         for members in groups_of(case):
             mine = dsc.table[group[members[0]]]
             known = [simple.fallback, uniform(3), *vertices(3)]
-            found, *others = reciprocal_sums(case.packed, members, name, [mine, *known])
+            found, *others = reciprocal_sums(case.packed, members, INPUTS[name], [mine, *known])
             assert found >= max(others) - 1e-12
 
 
@@ -199,7 +208,7 @@ def test_the_parts_are_at_least_the_whole_on_simulated_models():
 def test_shrunk_weights_are_the_groups_and_the_global_ones_mixed():
     packed = random_case(5, n_queries=18, n_candidates=12).packed
     raw, half, all_ = (search(packed, input="log", regularise=kappa) for kappa in ("none", 7.0, math.inf))
-    shrinkage = Shrinkage.fit(ContestedViews(packed), np.arange(18), "log")
+    shrinkage = Shrinkage.from_pairs(ContestedViews(packed), np.arange(18), INPUTS["log"])
     expected = shrinkage.shrink(raw.table, raw.fallback, raw.support, 7.0)
     assert np.array_equal(half.table[half.own], expected[raw.own])
     assert np.array_equal(all_.table, np.tile(raw.fallback, (4, 1)))
@@ -215,7 +224,7 @@ def sparse():
     """Ranks that ask relation 1 for tails only and relation 2 not at all."""
     packed = random_case(6, n_queries=9, n_candidates=10).packed
     queries = queries_of([0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 0, 0, 0, 0, 0], [0] * 9)
-    return replace(packed, queries=queries, relations=("r0", "r1", "r2"))
+    return changed(packed, queries=queries, relations=("r0", "r1", "r2"))
 
 
 @pytest.mark.parametrize("searcher", ["sweep", "random"])
@@ -254,14 +263,14 @@ def test_one_group_per_relation():
     assert fitted.grouping.labels == ("r0", "r1")
     assert fitted.settings["grouping"] == "relation"
     members = [np.flatnonzero(packed.queries.relation == r) for r in (0, 1)]
-    _, found = sweep_groups(ContestedViews(packed), np.arange(12), members, "rank")
+    _, found = sweep_groups(context_of(packed), np.arange(12), members)
     assert fitted.table.tolist() == [result.weights.tolist() for result in found]
 
 
 def test_a_users_groups(tmp_path):
     file = tmp_path / "groups.tsv"
     file.write_text("r0\tboth\nr1\tboth\n")
-    packed = replace(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
+    packed = changed(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
     fitted = search(packed, group=str(file), input="rank", regularise="none")
     assert fitted.grouping.labels == ("both", "r2")
     assert fitted.support.tolist() == [12, 0]
@@ -315,9 +324,9 @@ def test_groups_traces_are_merged_in_time_and_thinned(monkeypatch):
         SearchResult(uniform(2), 2.0, np.array([[0.1, 1.0, 2.0], [2.0, 9.0, 2.0]])),
     ]
     expected = [[0.0, 2.0, 0.6], [1.0, 5.0, 0.8], [2.0, 13.0, 0.8], [3.0, 15.0, 1.0]]
-    assert search_module._overall_trace(found, 5) == pytest.approx(np.array(expected))
-    monkeypatch.setattr(search_module, "TRACE_POINTS", 2)
-    assert search_module._overall_trace(found, 5) == pytest.approx(np.array([expected[0], expected[-1]]))
+    assert methods_base.overall_trace(found, 5) == pytest.approx(np.array(expected))
+    monkeypatch.setattr(methods_base, "TRACE_POINTS", 2)
+    assert methods_base.overall_trace(found, 5) == pytest.approx(np.array([expected[0], expected[-1]]))
 
 
 # --- progress -------------------------------------------------------------------------------------------------------
@@ -353,6 +362,12 @@ def test_progress_is_told_of_every_phase():
         ({"regularise": None}, "regularise is None, expected"),
         ({"regularise": "some", "method": "simple"}, "regularise is 'some', expected"),
         ({"regularise": "some", "searcher": "tpe"}, "regularise is 'some', expected"),
+        ({"trials": "many"}, "trials is 'many', expected a whole number"),
+        ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
+        (
+            {"tirals": 3},
+            "neither the method 'dsc' nor the searcher 'sweep' has an option 'tirals'; did you mean 'trials'?",
+        ),
         ({"jobs": 0}, "jobs is 0, expected at least 1"),
         ({"jobs": -1}, "jobs is -1, expected at least 1"),
     ],
@@ -362,10 +377,17 @@ def test_wrong_settings_are_refused(changes, message):
         search(random_case(0).packed, **changes)
 
 
-def test_settings_can_be_given_whole_and_changed():
+def test_settings_are_arguments():
     settings = SearchSettings(method="mean", input="log")
-    assert search(random_case(0).packed, settings).input == "log"
-    assert search(random_case(0).packed, settings, input="sqrt").input == "sqrt"
+    assert search(random_case(0).packed, **settings.arguments()).input == "log"
+
+
+def test_the_arguments_of_the_search_are_the_settings_with_their_defaults():
+    parameters = inspect.signature(search).parameters
+    for name, option in setting_options().items():
+        assert parameters[name].default == option.default
+        assert name in search.__doc__
+    assert SearchSettings().arguments() == {name: option.default for name, option in setting_options().items()}
 
 
 @pytest.mark.parametrize(
@@ -387,11 +409,15 @@ def test_strengths_to_choose_from(settings, kappas):
 
 def test_inputs_to_choose_from():
     packed = random_case(0).packed
-    assert SearchSettings().inputs(packed) == NAMES
-    assert SearchSettings().inputs(without_gaps(packed)) == NAMES[:-1]
-    assert SearchSettings(searcher="random").inputs(packed) == ("rank",)
-    assert SearchSettings(method="greedy").inputs(packed) == ("rank",)
-    assert SearchSettings(method="greedy", input="score").inputs(packed) == ("score",)
+
+    def names(ranks, **changes):
+        return tuple(input.name for input in SearchSettings(**changes).inputs(ranks))
+
+    assert names(packed) == NAMES
+    assert names(without_gaps(packed)) == NAMES[:-1]
+    assert names(packed, searcher="random") == ("rank",)
+    assert names(packed, method="greedy") == ("rank",)
+    assert names(packed, method="greedy", input="score") == ("score",)
 
 
 def test_scores_need_gaps():
@@ -409,7 +435,7 @@ def test_an_empty_validation_split_is_refused(method):
 @pytest.mark.parametrize("method", ["dsc", "mean"])
 def test_too_many_models_are_refused(method):
     packed = random_case(0).packed
-    many = replace(
+    many = changed(
         packed,
         models=tuple(f"m{i}" for i in range(128)),
         answer=np.tile(packed.answer[:1], (128, 1)),
@@ -417,3 +443,20 @@ def test_too_many_models_are_refused(method):
     )
     with pytest.raises(RanksError, match="128 models are too many for exact sums"):
         search(without_gaps(many), method=method)
+
+
+@pytest.mark.parametrize("wrong", ["runs/patterns", None, random_case(0)])
+def test_anything_but_packed_ranks_raises_an_error_that_says_what_to_pass(wrong):
+    with pytest.raises(
+        InputError, match=r'expected the packed ranks of the validation split: pass `run\.ranks\("valid"\)`'
+    ):
+        search(wrong)
+
+
+def test_ranks_of_the_test_split_cause_a_warning_unless_nothing_is_learnt():
+    packed = random_case(0).packed
+    test = changed(packed, provenance=replace(packed.provenance, split="test"))
+    with pytest.warns(UserWarning, match="the weights are searched on the test split of 'toy'") as caught:
+        search(test, method="best-single")
+    assert caught[0].filename == __file__
+    search(test, method="mean")

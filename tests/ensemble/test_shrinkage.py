@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens.ensemble.grid import WEIGHT_LIMIT
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
-from relens.ensemble.shrinkage import KAPPAS, Shrinkage
+from relens.ensemble.regularisation import KAPPAS, Shrinkage
 from relens.packs.thinning import ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
@@ -62,9 +63,9 @@ def test_more_queries_resist_more():
 def test_scales_are_mean_sizes_of_advantages(name):
     packed = random_case(2, n_queries=6, n_candidates=12).packed
     views, queries = ContestedViews(packed), np.array([0, 3, 5])
-    pairs = Pairs.gather(packed, views.wide, queries, name)
+    pairs = Pairs.gather(packed, views.wide, queries, INPUTS[name])
     expected = [sum(abs(int(a)) for a in row) / len(row) for row in pairs.advantage]
-    assert Shrinkage.fit(views, queries, name).scales == pytest.approx(expected, rel=1e-12)
+    assert Shrinkage.from_pairs(views, queries, INPUTS[name]).scales == pytest.approx(expected, rel=1e-12)
 
 
 def test_scaling_a_models_scores_scales_its_weight_alone():
@@ -75,13 +76,15 @@ def test_scaling_a_models_scores_scales_its_weight_alone():
         ContestedViews(pack([values[0], values[1] * factor], answers, scales=[1.0, 1.0]).packed) for factor in (1, 16)
     )
     own, common, support = np.array([[16, 32]]), np.array([48, 16]), np.array([4])
-    one = Shrinkage.fit(plain, np.arange(8), "score").shrink(own, common, support, 4.0)
-    other = Shrinkage.fit(scaled, np.arange(8), "score").shrink(own // [1, 16], common // [1, 16], support, 4.0)
+    one = Shrinkage.from_pairs(plain, np.arange(8), INPUTS["score"]).shrink(own, common, support, 4.0)
+    other = Shrinkage.from_pairs(scaled, np.arange(8), INPUTS["score"]).shrink(
+        own // [1, 16], common // [1, 16], support, 4.0
+    )
     assert other[0, 1] / other[0, 0] == pytest.approx(one[0, 1] / one[0, 0] / 16, rel=1e-4)
 
 
 def test_scales_without_contested_candidates_or_without_differences_are_one():
     nothing = pack([np.array([[3.0, 1.0]])] * 2, [0]).packed
-    assert Shrinkage.fit(ContestedViews(nothing), np.array([0]), "rank").scales.tolist() == [1.0, 1.0]
+    assert Shrinkage.from_pairs(ContestedViews(nothing), np.array([0]), INPUTS["rank"]).scales.tolist() == [1.0, 1.0]
     tied = pack([np.zeros((1, 3)), np.array([[0.0, 1.0, 2.0]])], [0]).packed
-    assert Shrinkage.fit(ContestedViews(tied), np.array([0]), "rank").scales.tolist() == [1.0, 3.0]
+    assert Shrinkage.from_pairs(ContestedViews(tied), np.array([0]), INPUTS["rank"]).scales.tolist() == [1.0, 3.0]

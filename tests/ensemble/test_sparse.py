@@ -5,14 +5,17 @@ import pytest
 
 from relens.comparison import parse_spec
 from relens.ensemble.grid import uniform, vertices
+from relens.ensemble.inputs.rank import RANK
+from relens.ensemble.methods import METHODS
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Pairs
-from relens.ensemble.search import METHODS, SearchSettings, search
+from relens.ensemble.search import search
+from relens.ensemble.settings import SearchSettings
 from relens.ensemble.sparse import _least_missed, sparsify
 from relens.errors import InputError
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import ContestedViews
-from tests.ensemble.cases import random_case
+from tests.ensemble.cases import context_of, random_case
 
 PACKED = Simulation(
     models=("a", "b", "c", "d", "e"), triples_per_relation=(40, 20, 8), n_entities=120, level=(2.0, 1.0)
@@ -20,7 +23,7 @@ PACKED = Simulation(
 
 
 def value(queries, weights):
-    return float(reciprocal_sums(PACKED, queries, "rank", [weights])[0])
+    return float(reciprocal_sums(PACKED, queries, RANK, [weights])[0])
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -28,7 +31,7 @@ def value(queries, weights):
 def test_few_models_keep_a_weight_and_no_group_is_worse_than_its_best_model(limit, jobs):
     members = [np.arange(PACKED.n_queries), np.arange(10), np.arange(10, 40)]
     given = [uniform(5), np.array([0, 7, 0, 9, 0]), np.array([1, 2, 3, 4, 5])]
-    found = sparsify(ContestedViews(PACKED), members, given, "rank", limit, jobs=jobs)
+    found = sparsify(context_of(PACKED, jobs=jobs), members, given, limit)
     for queries, own, before in zip(members, found, given, strict=True):
         assert 1 <= np.count_nonzero(own) <= limit
         if np.count_nonzero(before) <= limit:
@@ -41,10 +44,10 @@ def test_few_models_keep_a_weight_and_no_group_is_worse_than_its_best_model(limi
 def test_the_model_that_goes_is_the_one_whose_loss_costs_least(seed):
     packed = random_case(seed, n_models=4).packed
     views, queries = ContestedViews(packed), np.arange(packed.n_queries)
-    pairs = Pairs.gather(packed, views.lossless, queries, "rank")
+    pairs = Pairs.gather(packed, views.lossless, queries, RANK)
     weights = np.random.default_rng(seed).integers(1, 100, 4)
     without = [np.where(np.arange(4) == i, 0, weights) for i in range(4)]
-    values = reciprocal_sums(packed, queries, "rank", without)
+    values = reciprocal_sums(packed, queries, RANK, without)
     best = [i for i in range(4) if values[i] == pytest.approx(values.max(), abs=1e-12)]
     assert _least_missed(pairs, weights) == min(best, key=lambda i: weights[i])
 

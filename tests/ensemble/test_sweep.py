@@ -1,4 +1,4 @@
-"""The search: what it finds is worth what it says, and never less than what was known before."""
+"""The sweep of groups: results have the value they report, and are never worse than the weights known before."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from relens.ensemble import pairs as pairs_module
 from relens.ensemble import sweep as search
+from relens.ensemble.context import SearchResult
 from relens.ensemble.grid import WEIGHT_LIMIT, near_vertices, uniform, vertices
-from relens.ensemble.results import SearchResult
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.sweep import sweep, sweep_groups
 from relens.packs import thinning
 from relens.packs.thinning import ContestedViews, Reduction
 from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, cases, groups_of, pack, random_case
+from tests.ensemble.cases import NAMES, cases, context_of, groups_of, pack, random_case
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=25, deadline=None)
@@ -67,8 +68,8 @@ def test_found_is_worth_its_value_and_never_less_than_what_was_known(case, name,
     with pytest.MonkeyPatch.context() as patch:
         if thinned:
             thin_everything(patch)
-        found = sweep(ContestedViews(case.packed), groups, name)
-        overall, of_groups = sweep_groups(ContestedViews(case.packed), case.everything, groups, name)
+        found = sweep(context_of(case.packed, name), groups)
+        overall, of_groups = sweep_groups(context_of(case.packed, name), case.everything, groups)
     assert_found(case, case.everything, name, overall)
     for members, result, beside in zip(groups, found, of_groups, strict=True):
         assert_found(case, members, name, result)
@@ -79,7 +80,7 @@ def test_found_is_worth_its_value_and_never_less_than_what_was_known(case, name,
 def test_longer_queries(name, reduction):
     case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
     groups = groups_of(case)
-    for members, result in zip(groups, sweep(ContestedViews(case.packed), groups, name), strict=True):
+    for members, result in zip(groups, sweep(context_of(case.packed, name), groups), strict=True):
         assert_found(case, members, name, result)
 
 
@@ -90,8 +91,8 @@ def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
     case = random_case(seed, n_models=3, n_queries=5, n_candidates=25, levels=9, n_relations=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thinning, "WIDE", Reduction(1, 1))
-        (found,) = sweep(ContestedViews(case.packed), [case.everything], name)
-    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).lossless, case.everything, name)
+        (found,) = sweep(context_of(case.packed, name), [case.everything])
+    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).lossless, case.everything, INPUTS[name])
     oracles.assert_no_line_is_better(pairs, found.weights.tolist(), found.value, 5 * search.FINE_GAIN)
 
 
@@ -106,8 +107,8 @@ def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypa
 
     monkeypatch.setattr(search, "_ascend", lame)
     monkeypatch.setattr(thinning, "WIDE", Reduction(1, 1))
-    (started_from,) = sweep(ContestedViews(case.packed), [case.everything], "rank", lossless=False)
-    overall, found = sweep_groups(ContestedViews(case.packed), case.everything, groups, "rank")
+    (started_from,) = sweep(context_of(case.packed), [case.everything], lossless=False)
+    overall, found = sweep_groups(context_of(case.packed), case.everything, groups)
     assert not np.array_equal(overall.weights, started_from.weights)
     for members, result in zip(groups, found, strict=True):
         assert_found(case, members, "rank", result, [overall.weights, started_from.weights])
@@ -116,9 +117,9 @@ def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypa
 
 def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
     case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
-    (best,) = sweep(ContestedViews(case.packed), [case.everything], "rank", lossless=False)
+    (best,) = sweep(context_of(case.packed), [case.everything], lossless=False)
     from_uniform = search._ascend(
-        pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, "rank"),
+        pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, INPUTS["rank"]),
         uniform(4),
         1e-5,
     )
@@ -131,14 +132,14 @@ def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
         return climb(self, members, incumbents)
 
     monkeypatch.setattr(search._Search, "climb", spy)
-    sweep_groups(ContestedViews(case.packed), case.everything, groups_of(case), "rank")
+    sweep_groups(context_of(case.packed), case.everything, groups_of(case))
     assert seen == [(1, []), (len(groups_of(case)), [best.weights.tolist()])]
 
 
 @pytest.mark.parametrize("n_models", [1, 2, 5])
 def test_starts_are_those_given_and_the_best_near_a_vertex(n_models):
     case = random_case(3, n_models=n_models, n_queries=8, n_candidates=12)
-    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, "rank")
+    pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, INPUTS["rank"])
     given_, *near = search._starts(pairs, [uniform(n_models)])
     assert given_.tolist() == [1] * n_models
     values = [oracles.value_of_pairs(pairs, start.tolist()) for start in near_vertices(n_models)]
@@ -153,12 +154,10 @@ def test_workers_change_nothing(name, lossless, reduction):
     case = random_case(5, n_models=3, n_queries=16, n_candidates=20, n_relations=3)
     groups = groups_of(case)
     for members in (groups, [case.everything]):
-        one, many = (
-            sweep(ContestedViews(case.packed, jobs), members, name, lossless=lossless, jobs=jobs) for jobs in (1, 4)
-        )
+        one, many = (sweep(context_of(case.packed, name, jobs=jobs), members, lossless=lossless) for jobs in (1, 4))
         assert_same(one, many)
     (overall, one), (overall_too, many) = (
-        sweep_groups(ContestedViews(case.packed, jobs), case.everything, groups, name, lossless=lossless, jobs=jobs)
+        sweep_groups(context_of(case.packed, name, jobs=jobs), case.everything, groups, lossless=lossless)
         for jobs in (1, 4)
     )
     assert_same([overall, *one], [overall_too, *many])
@@ -167,11 +166,9 @@ def test_workers_change_nothing(name, lossless, reduction):
 def test_the_global_search_is_the_same_with_and_without_groups(reduction):
     case = random_case(7, n_queries=16, n_candidates=20, n_relations=3)
     for lossless in (True, False):
-        (alone,) = sweep(ContestedViews(case.packed), [case.everything], "log", lossless=lossless)
-        beside, _ = sweep_groups(
-            ContestedViews(case.packed), case.everything, groups_of(case), "log", lossless=lossless
-        )
-        without, none = sweep_groups(ContestedViews(case.packed), case.everything, [], "log", lossless=lossless)
+        (alone,) = sweep(context_of(case.packed, "log"), [case.everything], lossless=lossless)
+        beside, _ = sweep_groups(context_of(case.packed, "log"), case.everything, groups_of(case), lossless=lossless)
+        without, none = sweep_groups(context_of(case.packed, "log"), case.everything, [], lossless=lossless)
         assert none == []
         for other in (beside, without):
             assert np.array_equal(alone.weights, other.weights)
@@ -181,14 +178,14 @@ def test_the_global_search_is_the_same_with_and_without_groups(reduction):
 def test_the_order_of_groups_and_their_company_change_nothing(reduction):
     case = random_case(6, n_queries=18, n_candidates=15, n_relations=3)
     groups = groups_of(case)
-    forth = sweep(ContestedViews(case.packed), groups, "sqrt")
-    back = sweep(ContestedViews(case.packed), groups[::-1], "sqrt")[::-1]
-    alone = [sweep(ContestedViews(case.packed), [members], "sqrt")[0] for members in groups]
+    forth = sweep(context_of(case.packed, "sqrt"), groups)
+    back = sweep(context_of(case.packed, "sqrt"), groups[::-1])[::-1]
+    alone = [sweep(context_of(case.packed, "sqrt"), [members])[0] for members in groups]
     for results in zip(forth, back, alone, strict=True):
         assert len({tuple(result.weights) for result in results}) == 1
         assert len({result.value for result in results}) == 1
-    _, forth = sweep_groups(ContestedViews(case.packed), case.everything, groups, "sqrt")
-    back = sweep_groups(ContestedViews(case.packed), case.everything, groups[::-1], "sqrt")[1][::-1]
+    _, forth = sweep_groups(context_of(case.packed, "sqrt"), case.everything, groups)
+    back = sweep_groups(context_of(case.packed, "sqrt"), case.everything, groups[::-1])[1][::-1]
     for results in zip(forth, back, strict=True):
         assert len({tuple(result.weights) for result in results}) == 1
         assert len({result.value for result in results}) == 1
@@ -197,7 +194,7 @@ def test_the_order_of_groups_and_their_company_change_nothing(reduction):
 @pytest.mark.parametrize("name", NAMES)
 def test_one_model_has_nothing_to_search(name):
     case = random_case(1, n_models=1, n_queries=5)
-    (found,) = sweep(ContestedViews(case.packed), [case.everything], name)
+    (found,) = sweep(context_of(case.packed, name), [case.everything])
     assert found.weights.tolist() == [1]
     assert_found(case, case.everything, name, found)
 
@@ -205,7 +202,7 @@ def test_one_model_has_nothing_to_search(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_one_query(name):
     case = random_case(2, n_queries=1, n_candidates=12)
-    (found,) = sweep(ContestedViews(case.packed), [np.array([0])], name)
+    (found,) = sweep(context_of(case.packed, name), [np.array([0])])
     assert_found(case, [0], name, found)
 
 
@@ -213,7 +210,7 @@ def test_one_query(name):
 def test_nothing_contested(name):
     case = pack([np.array([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])] * 2, [0, 0])
     assert case.packed.n_contested == 0
-    found = sweep(ContestedViews(case.packed), [np.array([0]), np.array([1])], name, jobs=2)
+    found = sweep(context_of(case.packed, name, jobs=2), [np.array([0]), np.array([1])])
     assert [result.value for result in found] == [1.0, 1 / 3]
     assert [result.weights.tolist() for result in found] == [[1, 1], [1, 1]]
 
@@ -221,14 +218,14 @@ def test_nothing_contested(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_all_candidates_tied(name):
     case = pack([np.zeros((2, 7))] * 3, [3, 6])
-    (found,) = sweep(ContestedViews(case.packed), [np.arange(2)], name)
+    (found,) = sweep(context_of(case.packed, name), [np.arange(2)])
     assert found.value == 4 / 8
     assert_found(case, [0, 1], name, found)
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_no_groups(jobs):
-    assert sweep(ContestedViews(random_case(0).packed), [], "rank", jobs=jobs) == []
+    assert sweep(context_of(random_case(0).packed, jobs=jobs), []) == []
 
 
 def test_without_the_exact_finish_values_are_those_of_the_wide_view():
@@ -236,8 +233,8 @@ def test_without_the_exact_finish_values_are_those_of_the_wide_view():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thinning, "WIDE", Reduction(3, 2))
         views = ContestedViews(case.packed)
-        (found,) = sweep(views, [case.everything], "rank", lossless=False)
-    pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, "rank")
+        (found,) = sweep(context_of(views), [case.everything], lossless=False)
+    pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, INPUTS["rank"])
     assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
     assert found.trace.shape == (1, 3)
     near = sorted(near_vertices(4), key=lambda start: -oracles.value_of_pairs(pairs, start.tolist()))
@@ -251,15 +248,15 @@ def test_large_groups_climb_on_an_even_sample_of_their_queries(monkeypatch):
     seen = []
     gather = pairs_module.Pairs.gather
 
-    def spy(packed, view, queries, name):
+    def spy(packed, view, queries, input):
         seen.append((view is views.wide, queries.tolist()))
-        return gather(packed, view, queries, name)
+        return gather(packed, view, queries, input)
 
     monkeypatch.setattr(pairs_module.Pairs, "gather", spy)
     for limit, step in ((10**6, 1), (views.wide.n_pairs(case.everything) // 2, 3)):
         monkeypatch.setattr(search, "WIDE_PAIRS", limit)
         seen.clear()
-        (found,) = sweep(views, [case.everything], "rank")
+        (found,) = sweep(context_of(views), [case.everything])
         assert seen == [(True, list(range(0, 20, step))), (False, list(range(20)))]
         assert_found(case, case.everything, "rank", found)
 
@@ -272,6 +269,6 @@ def test_complementary_models_are_combined():
         sure[q, 0], sure[q, 1:] = 1.0, np.linspace(0.0, 0.3, 5)
         unsure[q, 0], unsure[q, 1:] = 0.5, [0.6, 0.1, 0.1, 0.1, 0.1]
     case = pack([first, second], [0] * 4, scales=[0.001, 0.001])
-    (found,) = sweep(ContestedViews(case.packed), [case.everything], "score")
+    (found,) = sweep(context_of(case.packed, "score"), [case.everything])
     assert found.value == 4.0
     assert max(oracles.reciprocal_sum(case, range(4), v.tolist(), "score") for v in vertices(2)) == 3

@@ -175,7 +175,7 @@ def test_the_evaluation_is_ogbs(tmp_path):
         by_model.append([[doubled_rank(row, c) for c in range(len(row))] for row in scores.tolist()])
     weights = np.array([3, 1, 2])
     summed = -(weights[:, None, None] * np.array(by_model)).sum(axis=0).astype(np.float64)
-    found = answer_ranks(packed, weights, name="rank")
+    found = answer_ranks(packed, weights)
     assert np.array_equal((1 / found.realistic).astype(np.float32), of(summed)["mrr_list"])
 
 

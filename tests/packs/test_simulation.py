@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.objective import model_mrrs
 from relens.packs import simulation as simulate
 from relens.packs.simulation import Simulation
 from tests import oracles

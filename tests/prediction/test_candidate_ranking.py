@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.ensemble.inputs import INPUTS, cost_table
+from relens.ensemble.inputs import INPUTS
 from relens.packs.packing import MAX_GAP, UNITS_PER_MEAN_GAP
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from tests.oracles import doubled_ranks
@@ -18,7 +18,7 @@ def cost_by_loop(case, entity, among):
         return -sum(
             float(w) / s * float(row[entity]) for w, s, row in zip(weights, scales, scores.tolist(), strict=True)
         )
-    table = cost_table(name, scores.shape[1]).tolist()
+    table = INPUTS[name].cost_table(scores.shape[1]).tolist()
     rows = [doubled_ranks(row, among, known) for row in scores.tolist()]
     return sum(int(w) * table[row[entity]] for w, row in zip(weights, rows, strict=True))
 
@@ -53,12 +53,12 @@ def cases(draw):
     known = set(np.flatnonzero(rng.random(n_entities) < draw(st.sampled_from([0.0, 0.3, 0.9]))).tolist())
     weights = rng.integers(1, 4, n_models)
     scales = 2.0 ** rng.integers(-4, 2, n_models)
-    return scores, known, weights, draw(st.sampled_from(INPUTS)), scales
+    return scores, known, weights, draw(st.sampled_from(list(INPUTS))), scales
 
 
 def standing_of(case):
     scores, known, weights, name, scales = case
-    return CandidateRanking(scores, np.array(sorted(known), dtype=np.int64), weights, name, scales)
+    return CandidateRanking(scores, np.array(sorted(known), dtype=np.int64), weights, INPUTS[name], scales)
 
 
 @given(cases())
@@ -97,7 +97,7 @@ def test_the_best_are_found_where_scores_spread_over_a_thousand_mean_gaps(seed, 
     scores[1] = np.round(scores[1])
     known = rng.choice(150, 30, replace=False)
     standing = CandidateRanking(
-        scores, known, np.array([3, 2, 2]), "score", np.array([1.0, 0.5, 2.0]) / UNITS_PER_MEAN_GAP
+        scores, known, np.array([3, 2, 2]), INPUTS["score"], np.array([1.0, 0.5, 2.0]) / UNITS_PER_MEAN_GAP
     )
     for top in (1, 5, 40):
         for with_known in (False, True):
@@ -110,7 +110,9 @@ def test_only_what_may_be_best_is_placed(name, monkeypatch):
     scores = rng.normal(size=(3, 2000)).astype(np.float32)
     scores[:, 1000:1200] = 9.0  # one block
     scores[0, 400], scores[1, 1900] = -1e6, -1e5  # far beyond where gaps are cut off
-    standing = CandidateRanking(scores, np.arange(500), np.array([3, 2, 2]), name, np.ones(3) / UNITS_PER_MEAN_GAP)
+    standing = CandidateRanking(
+        scores, np.arange(500), np.array([3, 2, 2]), INPUTS[name], np.ones(3) / UNITS_PER_MEAN_GAP
+    )
     method = "_lead" if name == "score" else "place"
     placed, place = [], getattr(CandidateRanking, method)
     monkeypatch.setattr(CandidateRanking, method, lambda self, entity: placed.append(entity) or place(self, entity))
@@ -142,9 +144,9 @@ def test_the_score_is_the_weighted_mean_of_the_input():
     nothing, weights = np.array([], dtype=np.int64), np.array([3, 1])
     by_rank = CandidateRanking(scores, nothing, weights)
     assert [by_rank.score(e) for e in range(3)] == [-(3 * 1 + 3) / 4, -(3 * 2 + 1) / 4, -(3 * 3 + 2) / 4]
-    by_score = CandidateRanking(scores, nothing, weights, "score", np.array([1.0, 0.5]) / 2**16)
+    by_score = CandidateRanking(scores, nothing, weights, INPUTS["score"], np.array([1.0, 0.5]) / 2**16)
     assert [by_score.score(e) for e in range(3)] == [(3 * 3 + 2) / 4, (3 * 2 + 6) / 4, (3 * 1 + 4) / 4]
-    by_log = CandidateRanking(scores, nothing, weights, "log")
+    by_log = CandidateRanking(scores, nothing, weights, INPUTS["log"])
     assert 0 >= by_log.score(0) > by_log.score(1) > by_log.score(2) > -1
 
 

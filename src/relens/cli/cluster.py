@@ -1,4 +1,4 @@
-"""``--backend`` and ``--address``: where a search runs."""
+"""``--backend`` and ``--address``: the machines that a search runs on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,7 +8,9 @@ import click
 from joblib import parallel_config
 
 from relens.clusters.engines import BACKENDS, connect
-from relens.clusters.remote import Remote, SearchJournal
+from relens.clusters.remote import Remote
+from relens.ensemble.context import SearchResult
+from relens.ensemble.distributed import SearchJournal
 from relens.runs import Run
 
 JOURNAL = "search.jsonl"
@@ -16,10 +18,8 @@ LOCAL = ("threading", "loky")
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where a search runs."""
-    command = click.option("--address", help="Where the scheduler (dask) or head node (ray) of the cluster is.")(
-        command
-    )
+    """Add the options for a search on other machines."""
+    command = click.option("--address", help="Address of the cluster's scheduler (dask) or head node (ray).")(command)
     return click.option(
         "--backend", type=click.Choice([*LOCAL, *BACKENDS]),
         help="Threads or processes here, or a running cluster; the weights are the same.  [default: threads]",
@@ -27,13 +27,13 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Remote | None]:
-    """Yield what searches on a cluster, or None for a search here.
+def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Remote[SearchResult] | None]:
+    """Yield a connection to a cluster, or None for a search on this machine.
 
-    What a cluster has found is kept in the run until the search is complete: the same command goes on there.
+    Results of a cluster are kept in the run until the search is complete: the same command resumes from them.
     """
     if (backend in BACKENDS) != (address is not None):
-        raise click.UsageError(f"--address goes with --backend {' or '.join(BACKENDS)}, and they with it")
+        raise click.UsageError(f"--address goes with --backend {' or '.join(BACKENDS)}, and these need an --address")
     if address is None:
         with parallel_config(backend=backend) if backend else nullcontext():
             yield None

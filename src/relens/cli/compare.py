@@ -7,19 +7,19 @@ import click
 
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import (
-    fit_options,
     format_option,
     jobs_option,
     json_option,
     models_option,
     output_option,
     run_argument,
+    search_options,
+    settings_from,
     show,
     warn_of_few,
 )
 from relens.comparison import DEFAULT_SPECS, Comparison
 from relens.comparison import compare as compare_methods
-from relens.ensemble.search import SearchSettings
 from relens.packs.pack import PackedRanks
 from relens.runs import Run
 from relens.tables import comparison_table, spread_table
@@ -28,7 +28,7 @@ from relens.tables import comparison_table, spread_table
 @click.command()
 @run_argument
 @click.argument("methods", nargs=-1, metavar="[METHOD[:key=value,…]]...")
-@fit_options
+@search_options
 @models_option
 @click.option("--spread", is_flag=True, help="Add a table of how the models' MRR differs relation by relation.")
 @jobs_option
@@ -46,10 +46,10 @@ def compare(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Fit every METHOD on the validation ranks of RUN, and judge them and the single models on its test ranks.
+    """Fit every METHOD on the validation ranks of RUN; evaluate methods and single models on its test ranks.
 
-    A METHOD may carry settings of its own: 'dsc:input=rank,regularise=none' is the paper's form. Without any, the
-    paper's baselines, its method in that form, and relens's default are compared.
+    A METHOD may have its own settings: 'dsc:input=rank,regularise=none' is the paper's form. The default compares the
+    paper's baselines, its methods in that form, and its methods with relens's defaults.
     """
     run = Run.open(run_path)
     valid, test = run.ranks("valid"), run.ranks("test")
@@ -59,7 +59,7 @@ def compare(
         valid,
         test,
         methods or DEFAULT_SPECS,
-        settings=SearchSettings(**options),
+        settings=settings_from(options),
         jobs=jobs,
         progress=TerminalProgress(),
     )
@@ -67,7 +67,7 @@ def compare(
 
 
 def present(comparison: Comparison, valid: PackedRanks, spread: bool, form: str, output: Path | None) -> None:
-    """Print a comparison of what was fitted on ``valid`` in the form asked for."""
+    """Print a comparison of weights that were fitted on ``valid``, in a form of ``show``."""
     for name, weights in comparison.weights.items():
         if "cross_validation" in weights.settings:
             kappa = f", κ {weights.settings['kappa']}" if "kappa" in weights.settings else ""

@@ -19,7 +19,7 @@ from relens.cli.options import (
     show,
 )
 from relens.data.queries import EVALUATED
-from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.objective import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import PARTS
 from relens.evaluation import evaluate as evaluate_ensemble

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several commands share."""
 
 import json
 import shutil
@@ -11,8 +11,9 @@ import click
 from joblib import cpu_count
 
 from relens.cli.console import emit, note
-from relens.ensemble.inputs import INPUTS
-from relens.ensemble.search import METHODS, SEARCHERS
+from relens.ensemble.methods import METHODS
+from relens.ensemble.options import Option
+from relens.ensemble.settings import SearchSettings, declared_options, setting_options
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
 from relens.packs.pack import PackedRanks
@@ -21,8 +22,7 @@ from relens.tables import Table
 from relens.training.preset_files import PRESETS
 
 FEW_QUERIES = 100
-"""Validation queries below which fitted weights come with a warning."""
-UNFITTED = ("mean", "mrr-mean", "best-single")
+"""Fewer validation queries cause a warning about fitted weights."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,12 +43,12 @@ output_option = click.option(
 
 
 def hold(run_path: Path) -> Run:
-    """Open a run and hold it until the command ends. Commands that write into a run begin so; others just open it."""
+    """Open a run and lock it until the command ends. Only commands that write into a run do so."""
     return click.get_current_context().with_resource(Run.open(run_path).held())
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return names as a help text lists them: a, b or c."""
+    """Return names as a help text lists them: ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -73,58 +73,52 @@ def models_option(command: F) -> F:
     )(command)
 
 
-_FIT_OPTIONS = [
-    click.option(
-        "--searcher", type=click.Choice(SEARCHERS), default="sweep", show_default=True,
-        help="sweep: exact along lines of weights. tpe, random: sampling, as in the paper.",
-    ),
-    click.option(
-        "--input", type=click.Choice(["auto", *INPUTS]), default="auto", show_default=True,
-        help="What the weights are applied to: ranks as in the paper, a transform of them, or score gaps.",
-    ),
-    click.option(
-        "--regularise", metavar="auto|none|KAPPA", default="auto", show_default=True,
-        help="Shrinkage of a group's weights towards the global ones; auto chooses by cross-validation.",
-    ),
-    click.option(
-        "--group", metavar="relation-direction|relation|FILE", default="relation-direction", show_default=True,
-        help="Which queries share weights; FILE has lines 'relation TAB group'.",
-    ),
-    click.option(
-        "--fallback", type=click.Choice(["global", "uniform"]), default="global", show_default=True,
-        help="Weights of groups without validation data.",
-    ),
-    click.option(
-        "--trials", type=click.IntRange(min=1), default=100, show_default=True,
-        help="Samples of each tpe or random search.",
-    ),
-    click.option(
-        "--max-models", type=click.IntRange(min=1),
-        help="Models that may have a weight in a group: few make predictions cheap.  [default: all]",
-    ),
-    seed_option,
-]  # fmt: skip
+def search_options(command: F) -> F:
+    """Add an option for every field of ``SearchSettings`` but the method."""
+    return _with_options(command, {key: option for key, option in setting_options().items() if key != "method"})
 
 
-def fit_options(command: F) -> F:
-    """Add the options of a fit, all fields of ``SearchSettings`` but the method."""
-    for option in reversed(_FIT_OPTIONS):
-        command = option(command)
+def method_options(command: F) -> F:
+    """Add ``--method``, and the options that methods and searchers of other packages declare."""
+    command = _with_options(command, declared_options(), required=False)
+    return _with_options(command, {"method": setting_options()["method"]})
+
+
+def settings_from(options: dict[str, Any]) -> SearchSettings:
+    """Return the settings that ``search_options`` and ``method_options`` asked for."""
+    fields = {key: value for key, value in options.items() if key in setting_options()}
+    own = {key: value for key, value in options.items() if key not in fields and value is not None}
+    return SearchSettings(**fields, options=own)
+
+
+def _with_options(command: F, options: dict[str, Option], *, required: bool = True) -> F:
+    """Add command-line options to a command; those that are not ``required`` to have a value are None unless given."""
+    for name, option in reversed(options.items()):
+        command = _command_line_option(name, option, option.default if required else None)(command)
     return command
 
 
-def method_option(command: F) -> F:
-    """Add ``--method``."""
+def _command_line_option(name: str, option: Option, default: Any) -> Callable[[F], F]:
+    choices = option.choices
+    kind: Any = option.kind
+    if choices:
+        kind = click.Choice(choices)
+    elif option.minimum is not None:
+        whole = option.kind is int
+        kind = click.IntRange(min=int(option.minimum)) if whole else click.FloatRange(min=option.minimum)
+    text, shown = option.full_help, option.unset or option.default
+    if default is None and shown is not None:
+        text += f"  [default: {shown}]"
     return click.option(
-        "--method", type=click.Choice(METHODS), default="dsc", show_default=True,
-        help="dsc: weights per group; simple: one vector for all; basic: all groups jointly; the others are baselines.",
-    )(command)  # fmt: skip
+        f"--{name.replace('_', '-')}", name, type=kind, default=default, show_default=default is not None,
+        metavar=option.metavar, help=text,
+    )  # fmt: skip
 
 
 def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> None:
-    """Note that weights were fitted on few validation queries, where any were."""
-    fitted = any(weights.settings.get("method") not in UNFITTED for weights in all_weights)
-    if fitted and valid.n_queries < FEW_QUERIES:
+    """Warn if any of the weights were fitted on few validation queries."""
+    methods = [METHODS.get(weights.settings.get("method", "")) for weights in all_weights]
+    if any(method is None or method.fitted for method in methods) and valid.n_queries < FEW_QUERIES:
         note(
             f"warning: {valid.n_queries} validation queries are few to fit weights on, and the best single model may "
             f"do better: hold out more triples as valid"

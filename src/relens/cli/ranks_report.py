@@ -10,7 +10,7 @@ import numpy as np
 from relens.cli.options import show
 from relens.data.grouping import Grouping
 from relens.data.queries import EVALUATED
-from relens.ensemble.baselines import model_mrrs
+from relens.ensemble.objective import model_mrrs
 from relens.errors import RanksError
 from relens.packs.pack import PackedRanks
 from relens.packs.store import n_bytes

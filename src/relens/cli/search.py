@@ -9,28 +9,28 @@ import click
 from relens.cli.cluster import cluster_options, search_on
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.options import (
-    fit_options,
     hold,
     jobs_option,
     json_option,
-    method_option,
+    method_options,
     models_option,
     run_argument,
+    search_options,
+    settings_from,
     warn_of_few,
 )
-from relens.ensemble.baselines import model_mrrs
-from relens.ensemble.search import SearchSettings
+from relens.ensemble.objective import model_mrrs
 from relens.ensemble.search import search as search_weights
 from relens.metrics.mrr import mrr
 
 
 @click.command()
 @run_argument
-@method_option
-@fit_options
+@method_options
+@search_options
 @models_option
 @cluster_options
-@click.option("--name", help="Name of the weights in the run.  [default: the method, and the searcher if not sweep]")
+@click.option("--name", help="Name of the weights.  [default: the method, and the searcher if it is not the default]")
 @jobs_option
 @json_option
 def search(
@@ -46,17 +46,17 @@ def search(
     """Search ensemble weights on the validation ranks of RUN and keep them in the run.
 
     The default finds, for every relation and direction, the weights with the best validation MRR, shrunk towards the
-    global weights as far as cross-validation inside the validation split advises. The test split is not read.
+    global weights as strongly as cross-validation inside the validation split advises. The test split is not read.
     """
-    settings = SearchSettings(**options)
+    settings = settings_from(options)
     run = hold(run_path)
-    path = run.weights_path(_default_name(settings) if name is None else name)
+    path = run.weights_path(settings.default_name() if name is None else name)
     valid = run.ranks("valid")
     if models:
         valid = valid.select_models(models)
     begun = monotonic()
     with search_on(backend, address, run) as remote:
-        weights = search_weights(valid, settings, jobs=jobs, remote=remote, progress=TerminalProgress())
+        weights = search_weights(valid, **settings.arguments(), jobs=jobs, remote=remote, progress=TerminalProgress())
         seconds = monotonic() - begun
         weights.save(path)
     single = dict(zip(valid.models, model_mrrs(valid, jobs=jobs).tolist(), strict=True))
@@ -78,8 +78,3 @@ def search(
     candidates = valid.provenance.candidates
     among = "" if candidates == "all" else f" among candidates: {candidates}"
     emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
-
-
-def _default_name(settings: SearchSettings) -> str:
-    searches = settings.method in ("simple", "basic", "dsc")
-    return settings.method if not searches or settings.searcher == "sweep" else f"{settings.method}-{settings.searcher}"

@@ -10,7 +10,7 @@ from relens.cli.console import TerminalProgress, note
 from relens.cli.options import hold, jobs_option, json_option, seed_option
 from relens.comparison import compare
 from relens.data.queries import EVALUATED
-from relens.ensemble.search import SearchSettings
+from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack

@@ -1,4 +1,4 @@
-"""``relens weights``: look at weights, and exchange them with other tools."""
+"""``relens weights``: show weights, and exchange them with other tools."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ import numpy as np
 from relens.cli.console import emit_json, note
 from relens.cli.evaluate import load_weights
 from relens.cli.options import format_option, hold, json_option, models_option, output_option, run_argument, show
-from relens.ensemble.exchange import export_csv, export_npy, import_csv, import_npy
-from relens.ensemble.inputs import INPUTS, Input
+from relens.ensemble.exchange import IMPLIED_INPUT, export_csv, export_npy, import_csv, import_npy
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json, write_text
@@ -34,7 +34,7 @@ def weights() -> None:
 def show_weights(
     run_path: Path, name: str | None, relation: str | None, form: str, as_json: bool, output: Path | None
 ) -> None:
-    """Show how much each model is trusted in each group; rows sum to 1."""
+    """Show each model's weight in each group; rows sum to 1."""
     run = Run.open(run_path)
     name, found = load_weights(run, name)
     value = found.to_json()
@@ -47,7 +47,7 @@ def show_weights(
 
 
 def weights_table(found: EnsembleWeights, name: str, containing: str | None = None) -> Table:
-    """Show normalised weights, the groups with most validation queries first; the fallback comes last."""
+    """Return a table of normalised weights, largest groups first and the fallback last."""
     table = found.normalised()
     order = [g for g in np.argsort(-found.support, kind="stable") if found.own[g]]
     rows = [
@@ -85,7 +85,7 @@ def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     else:
         raise InputError(f"cannot tell the form of {output}: expected a name that ends in .json, .csv or .npy")
     note(f"wrote {output}; models in order: {', '.join(found.models)}")
-    if output.suffix != ".json" and found.input != "rank":
+    if output.suffix != ".json" and found.input != IMPLIED_INPUT:
         note(
             f"the file does not say that the weights are for the input {found.input}: import with --input {found.input}"
         )
@@ -101,7 +101,7 @@ def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     help="Grouping of a .csv file's labels.",
 )  # fmt: skip
 @click.option(
-    "--input", "kind", type=click.Choice(INPUTS), default="rank", show_default=True,
+    "--input", "input_name", type=click.Choice(list(INPUTS)), default=IMPLIED_INPUT, show_default=True,
     help="What the weights of a .csv or .npy file are applied to.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace weights of that name.")
@@ -112,7 +112,7 @@ def import_weights(
     name: str | None,
     models: list[str],
     group: str,
-    kind: Input,
+    input_name: str,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -131,9 +131,9 @@ def import_weights(
     if file.suffix == ".json":
         found = EnsembleWeights.from_json(read_json(file, "weights"), str(file))
     elif file.suffix == ".csv":
-        found = import_csv(file, packed, group, kind)
+        found = import_csv(file, packed, group, input_name)
     elif file.suffix == ".npy":
-        found = import_npy(file, packed, models or packed.models, kind)
+        found = import_npy(file, packed, models or packed.models, input_name)
     else:
         raise InputError(f"cannot tell the form of {file}: expected a name that ends in .json, .csv or .npy")
     found.of_packed(packed.select_models(found.models))

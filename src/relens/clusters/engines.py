@@ -1,4 +1,4 @@
-"""Clusters: an existing Ray or Dask cluster as one thing that runs a function over tasks and survives lost workers."""
+"""Connections to running Dask or Ray clusters, which run a function over tasks and survive lost workers."""
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ R = TypeVar("R")
 Backend = Literal["dask", "ray"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 RETRIES = 5
-"""How often Ray gives a task to another worker when the one that had it is lost; Dask has a setting of its own."""
+"""How often Ray repeats a task whose worker is lost; Dask has its own setting."""
 SECONDS_TO_CONNECT = 20
 
 
@@ -30,25 +30,25 @@ class Cluster(Protocol):
         ...
 
     def everywhere(self, function: Callable[..., R], *arguments: Any) -> list[R | Exception]:
-        """Return what ``function`` returns or raises on each of today's workers (Dask) or nodes (Ray)."""
+        """Return the result or the exception of ``function`` on each present worker (Dask) or node (Ray)."""
         ...
 
     def run(self, function: Callable[..., R], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, R]]:
-        """Yield the position of each task and ``function(shared, task)``, as they come; lost tasks are run again."""
+        """Yield each task's position and ``function(shared, task)`` in order of arrival; lost tasks are repeated."""
         ...
 
 
 @contextmanager
 def connect(backend: Backend, address: str) -> Iterator[Cluster]:
-    """Connect to a running cluster, check that its workers have this version of relens, and let go of it in the end.
+    """Connect to a running cluster, check that its workers have this version of relens, and disconnect in the end.
 
     Args:
-        backend: whose cluster it is.
-        address: where its scheduler (Dask) or head node (Ray) is, such as ``tcp://10.0.0.1:8786`` or ``10.0.0.1:6379``.
+        backend: the engine of the cluster.
+        address: of its scheduler (Dask) or head node (Ray), such as ``tcp://10.0.0.1:8786`` or ``10.0.0.1:6379``.
     """
     openers = {"dask": _dask, "ray": _ray}
     with openers[backend](address) as cluster:
-        found = {str(answer) for answer in cluster.everywhere(_asking_for_the_version())}
+        found = {str(answer) for answer in cluster.everywhere(_version_function())}
         if not found:
             raise InputError(f"the {backend} cluster at {address} has no workers with a core: start some")
         if found != {__version__}:
@@ -59,8 +59,8 @@ def connect(backend: Backend, address: str) -> Iterator[Cluster]:
         yield cluster
 
 
-def _asking_for_the_version() -> Callable[[], str]:
-    """Return a function that is sent as a whole, not by its name: a worker's relens may be too old to have it."""
+def _version_function() -> Callable[[], str]:
+    """Return a function that is pickled by value, not by name: a worker's relens may be too old to have it."""
 
     def version() -> str:
         try:
@@ -117,7 +117,7 @@ def _ray(address: str) -> Iterator[Cluster]:
     if not host or "/" in host or not port.isdecimal():
         raise InputError(f"the address is {address!r}: expected host:port of a Ray head node, such as 10.0.0.1:6379")
     try:
-        # Where nobody listens, Ray itself would go on trying for minutes.
+        # Without a listener, Ray itself would retry for minutes.
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
         ray.init(address=address, logging_level=ERROR, log_to_driver=False, configure_logging=False)
     except (OSError, ValueError, RuntimeError) as error:
@@ -164,16 +164,16 @@ def _answer(get: Callable[[], R]) -> R | Exception:
 
 
 def _result(get: Callable[[], R]) -> R:
-    """Return a result; an error of ours comes as it is, one of the engine's says what happened."""
+    """Return a result. Re-raise relens's own errors unchanged, and explain those of the engine."""
     try:
         return get()
     except Exception as error:
-        cause = getattr(error, "cause", error)  # Ray's errors are of our class as well, with a traceback for a text
+        cause = getattr(error, "cause", error)  # Ray wraps an error of ours in a subclass whose text is a traceback
         if isinstance(cause, RelensError):
             raise cause from None
         raise RelensError(
-            f"the cluster could not finish a part of the search ({type(error).__name__}: {error}). What was found is "
-            f"kept: run the same command again to go on."
+            f"the cluster could not finish a part of the search ({type(error).__name__}: {error}). Results so far are "
+            f"kept: run the same search again to resume."
         ) from error
 
 

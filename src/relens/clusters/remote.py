@@ -1,46 +1,80 @@
-"""Searching groups on other machines: parts of about equal work go out, and what comes back is kept at once.
+"""Run a function over items of work on other machines, and keep every result at once.
 
-A killed worker costs the parts it had, which others do again; a killed driver those in flight, as the same search
-goes on from its journal.
+Parts of about equal cost go out to the workers. If a worker is lost, other workers repeat its parts. If the driver is
+lost, only the parts in flight are lost: the same work resumes from its journal.
 """
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from relens import __version__
 from relens.clusters.engines import Cluster
-from relens.ensemble.parallel import BATCHES_PER_JOB, batches
-from relens.ensemble.results import QueryIndex, SearchResult
+from relens.clusters.parallel import BATCHES_PER_JOB, batches
 from relens.errors import InputError, RanksError
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.progress import SILENT, Progress
 
+R = TypeVar("R")
+PartFunction = Callable[[PackedRanks, Sequence[Any], Sequence[int], Any], list[R]]
+"""Takes packed ranks, some items, their numbers in the whole work, and settings; returns a result for each item."""
 
-class SearchPart(Protocol):
-    """A function that searches some groups of packed ranks."""
 
-    def __call__(
-        self, packed: PackedRanks, members: Sequence[QueryIndex], numbers: Sequence[int], settings: Any
-    ) -> list[SearchResult]:
-        """Search groups with the query positions ``members``, numbered ``numbers`` in the whole search."""
+@dataclass(frozen=True)
+class Work(Generic[R]):
+    """A function to run over items, and the packed ranks it reads.
+
+    Attributes:
+        function: what to run; workers import it by name.
+        packed: the packed ranks.
+        items: one per result; they must pickle.
+        settings: plain values that the function needs.
+        identity: names the items and how they are computed; a journal is used for the same identity only.
+        costs: relative cost of each item.
+        description: shown with the progress.
+    """
+
+    function: PartFunction[R]
+    packed: PackedRanks
+    items: Sequence[Any]
+    settings: Any
+    identity: str
+    costs: Sequence[float]
+    description: str = "working"
+
+    @property
+    def key(self) -> str:
+        """Identity of the work, the ranks, and the version of relens."""
+        return sha256(f"{__version__} {self.packed.digest} {self.identity}".encode()).hexdigest()[:16]
+
+
+class Codec(Protocol[R]):
+    """How results are written to a journal."""
+
+    def encode(self, result: R) -> dict[str, Any]:
+        """Return a result as plain JSON values."""
+        ...
+
+    def decode(self, entry: dict[str, Any]) -> R:
+        """Rebuild a result; raise ValueError, KeyError or TypeError for anything else."""
+        ...
+
+    def arrived(self, result: R, seconds: float) -> R:
+        """Return a result as it is kept, ``seconds`` after the work began: clocks of workers begin with their part."""
         ...
 
 
 class Part(NamedTuple):
-    """What a worker is asked: which groups to search, by which function, with which settings; and by which relens."""
+    """The message to a worker: what to run on which items, and the version of relens that asks."""
 
-    function: SearchPart
-    members: list[QueryIndex]
+    function: PartFunction[Any]
+    items: list[Any]
     numbers: list[int]
     settings: Any
     version: str = __version__
@@ -48,14 +82,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Packed ranks as workers get them: the folder on storage they share, or the ranks themselves."""
+    """Packed ranks as workers get them: a folder on shared storage, or a copy."""
 
     digest: str
     path: Path | None = None
     packed: PackedRanks | None = None
 
     def open(self) -> PackedRanks:
-        """Return the ranks; a folder that is not here or holds others is refused."""
+        """Return the ranks; raise an error if the folder is missing or holds other ranks."""
         if self.packed is not None:
             return self.packed
         assert self.path is not None
@@ -65,12 +99,12 @@ class Source:
         return found
 
 
-class SearchJournal:
-    """A file that keeps what was found for each group, a line each; a line that a kill cut off is left out."""
+class Journal(Generic[R]):
+    """A file with one line per result. A line that a kill cut off is dropped."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._found: dict[tuple[str, int], SearchResult] = {}
+    def __init__(self, path: Path, codec: Codec[R]) -> None:
+        self.path, self.codec = path, codec
+        self._found: dict[tuple[str, int], R] = {}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for number, line in enumerate(text.splitlines(keepends=True), 1):
             if line.endswith("\n"):
@@ -81,27 +115,21 @@ class SearchJournal:
     def _read(self, line: str, number: int) -> None:
         try:
             entry = json.loads(line)
-            weights = np.array(entry["weights"], dtype=np.int64)
-            trace = np.array(entry["trace"], dtype=np.float64).reshape(-1, 3)
-            self._found[entry["search"], entry["group"]] = SearchResult(weights, entry["value"], trace)
+            self._found[entry["work"], entry["item"]] = self.codec.decode(entry)
         except (ValueError, KeyError, TypeError) as error:
             raise RanksError(
-                f"{self.path}, line {number}: expected what a search found for a group "
+                f"{self.path}, line {number}: expected a result of a search "
                 f"({type(error).__name__}: {error}). Remove the file to search from the beginning."
             ) from error
 
-    def get(self, search: str, group: int) -> SearchResult | None:
-        """Return what was found for a group of a search."""
-        return self._found.get((search, group))
+    def get(self, work: str, item: int) -> R | None:
+        """Return the result of an item, or None if it is not known."""
+        return self._found.get((work, item))
 
-    def add(self, search: str, found: dict[int, SearchResult]) -> None:
-        """Keep what was found for some groups."""
-        self._found |= {(search, group): result for group, result in found.items()}
-        lines = [
-            {"search": search, "group": group, "weights": result.weights.tolist(), "value": result.value,
-             "trace": result.trace.tolist()}
-            for group, result in found.items()
-        ]  # fmt: skip
+    def add(self, work: str, found: dict[int, R]) -> None:
+        """Keep the results of some items."""
+        self._found |= {(work, item): result for item, result in found.items()}
+        lines = [{"work": work, "item": item, **self.codec.encode(result)} for item, result in found.items()]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
@@ -109,83 +137,65 @@ class SearchJournal:
             os.fsync(file.fileno())
 
     def remove(self) -> None:
-        """Remove the file: the search is complete."""
+        """Remove the file: the work is complete."""
         self.path.unlink(missing_ok=True)
 
 
-class Remote:
-    """A cluster that searches groups, and the journal of what it found."""
+class Remote(Generic[R]):
+    """A cluster that does work, and the journal of its results."""
 
-    def __init__(self, cluster: Cluster, journal: SearchJournal) -> None:
+    def __init__(self, cluster: Cluster, journal: Journal[R]) -> None:
         self.cluster, self.journal = cluster, journal
         self._sources: dict[str, Any] = {}
 
-    def search(
-        self,
-        function: SearchPart,
-        packed: PackedRanks,
-        members: Sequence[QueryIndex],
-        settings: Any,
-        *,
-        progress: Progress = SILENT,
-        description: str = "searching weights",
-    ) -> list[SearchResult]:
-        """Return what ``function`` finds for each group, as one process would; ``settings`` must be plain values."""
-        begun, key = monotonic(), _key(packed, members, settings)
-        costs = [float((packed.offsets[queries + 1] - packed.offsets[queries]).sum()) + 1000.0 for queries in members]
-        found = {at: kept for at in range(len(members)) if (kept := self.journal.get(key, at)) is not None}
-        open_ = [at for at in range(len(members)) if at not in found]
-        with progress.task(description, sum(costs)) as advance:
+    def run(self, work: Work[R], progress: Progress = SILENT) -> list[R]:
+        """Return the result of each item, the same as one process would compute."""
+        begun, key, costs = monotonic(), work.key, work.costs
+        found = {at: kept for at in range(len(work.items)) if (kept := self.journal.get(key, at)) is not None}
+        missing = [at for at in range(len(work.items)) if at not in found]
+        with progress.task(work.description, sum(costs)) as advance:
             advance(sum(costs[at] for at in found))
-            for part, results in self._run(function, packed, members, settings, open_, costs):
-                late = {at: _shifted(result, monotonic() - begun) for at, result in zip(part, results, strict=True)}
-                self.journal.add(key, late)
-                found |= late
+            for part, results in self._run_parts(work, missing):
+                seconds = monotonic() - begun
+                arrived = {
+                    at: self.journal.codec.arrived(result, seconds) for at, result in zip(part, results, strict=True)
+                }
+                self.journal.add(key, arrived)
+                found |= arrived
                 advance(sum(costs[at] for at in part))
-        return [found[at] for at in range(len(members))]
+        return [found[at] for at in range(len(work.items))]
 
-    def _run(
-        self,
-        function: SearchPart,
-        packed: PackedRanks,
-        members: Sequence[QueryIndex],
-        settings: Any,
-        groups: list[int],
-        costs: list[float],
-    ) -> Iterator[tuple[list[int], list[SearchResult]]]:
-        """Yield parts, lists of group numbers, and what was found for them, as they come."""
-        if not groups:
+    def _run_parts(self, work: Work[R], missing: list[int]) -> Iterator[tuple[list[int], list[R]]]:
+        """Yield the item numbers of each part and their results, in the order of arrival."""
+        if not missing:
             return
-        of_groups = [costs[at] for at in groups]
-        size = sum(of_groups) / (BATCHES_PER_JOB * self.cluster.n_workers)
-        parts = [[groups[at] for at in batch] for batch in batches(of_groups, size)]
-        tasks = [Part(function, [members[at] for at in part], part, settings) for part in parts]
-        for at, results in self.cluster.run(_search_part, self._source(packed), tasks):
+        costs = [work.costs[at] for at in missing]
+        size = sum(costs) / (BATCHES_PER_JOB * self.cluster.n_workers)
+        parts = [[missing[at] for at in batch] for batch in batches(costs, size)]
+        tasks = [Part(work.function, [work.items[at] for at in part], part, work.settings) for part in parts]
+        for at, results in self.cluster.run(_run_part, self._source(work.packed), tasks):
             yield parts[at], results
 
     def _source(self, packed: PackedRanks) -> Any:
-        """Return a reference to the ranks: a path where every worker can read them there, or a copy for each worker."""
+        """Return a reference to the ranks: a path if every worker can read it, else a copy for each worker."""
         digest = packed.digest
         if digest not in self._sources:
             on_storage = None if packed.source is None else Source(digest, path=packed.source.resolve())
             if on_storage and all(ok is True for ok in self.cluster.everywhere(_readable, on_storage)):
                 self._sources[digest] = on_storage
             else:
-                self._sources[digest] = self.cluster.share(Source(digest, packed=replace(packed, source=None)))
+                self._sources[digest] = self.cluster.share(Source(digest, packed=packed))
         return self._sources[digest]
 
 
-def _search_part(source: Source, part: Part) -> list[SearchResult]:
-    """Search the groups of a part, on a worker; one that came later than the check of versions may have another."""
+def _run_part(source: Source, part: Part) -> list[Any]:
+    """Run a part on a worker. A worker that joined after the check of versions may have another version."""
     if part.version != __version__:
         raise InputError(
             f"a worker has relens {__version__}, the search began with {part.version}: results could differ. Install "
             f"the same version everywhere."
         )
-    counts = [len(queries) for queries in part.members]
-    packed = source.open().select_queries(np.concatenate(part.members))
-    members = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
-    return part.function(packed, members, part.numbers, part.settings)
+    return part.function(source.open(), part.items, part.numbers, part.settings)
 
 
 def _readable(source: Source) -> bool:
@@ -194,19 +204,3 @@ def _readable(source: Source) -> bool:
     except RanksError:
         return False
     return True
-
-
-def _shifted(found: SearchResult, seconds: float) -> SearchResult:
-    """Return what was found with a trace that ends now: a worker's clock began with its part."""
-    trace: npt.NDArray[np.float64] = found.trace.copy()
-    trace[:, 0] += seconds - trace[-1, 0]
-    return replace(found, trace=trace)
-
-
-def _key(packed: PackedRanks, members: Sequence[QueryIndex], settings: Any) -> str:
-    """Return the identity of a search: the ranks, queries of each group, how they are searched, and by which relens."""
-    parts = sha256(f"{__version__} {packed.digest} {settings!r}".encode())
-    for queries in members:
-        parts.update(len(queries).to_bytes(8, "little"))
-        parts.update(np.ascontiguousarray(queries, dtype="<i8").data)
-    return parts.hexdigest()[:16]

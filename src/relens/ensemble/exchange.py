@@ -1,4 +1,4 @@
-"""Weights in other people's forms: the paper authors' ``.npy`` tables, and CSV."""
+"""Weights in other formats: the paper authors' ``.npy`` tables, and CSV."""
 
 import csv
 import io
@@ -12,20 +12,22 @@ import numpy.typing as npt
 from relens.data.grouping import Grouping
 from relens.data.queries import HEAD, TAIL
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights, to_grid, uniform
-from relens.ensemble.inputs import Input
+from relens.ensemble.inputs.rank import RANK
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import WeightsError, nearest
 from relens.files import open_npy, whole_file
 from relens.packs.pack import PackedRanks
 
 FALLBACK_LABEL = "(fallback)"
+IMPLIED_INPUT = RANK.name
+"""The input of weights in a file that does not name one, as these formats do not."""
 
 
 def export_npy(weights: EnsembleWeights, path: Path) -> None:
     """Write the authors' table: float64, a row per group, each scaled to sum 1, models in order.
 
-    Grouped by relation, row r is relation r. Otherwise there are 2R rows: row r is relation r asked for its tails, row
-    r + R the same relation asked for its heads.
+    Grouped by relation, row r is relation r. Otherwise there are 2R rows: row r is for tails of relation r, row r + R
+    for its heads.
     """
     normalised = weights.normalised()
     groups = weights.grouping.table
@@ -36,11 +38,11 @@ def export_npy(weights: EnsembleWeights, path: Path) -> None:
         np.save(file, normalised[rows], allow_pickle=False)
 
 
-def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], name: Input = "rank") -> EnsembleWeights:
+def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], input: str = IMPLIED_INPUT) -> EnsembleWeights:
     """Read an authors' table for the models, relations and data set of ``packed``; ``models`` names its columns.
 
-    Up to R rows are one per relation. More, up to 2R, are one per relation and direction as in ``export_npy``; rows
-    missing at the end (the authors' tables stop at the largest id they met) fall back to equal weights.
+    Up to R rows are one per relation. More rows, up to 2R, are one per relation and direction as in ``export_npy``. The
+    authors' tables stop at the largest id in the split; missing rows at the end fall back to equal weights.
     """
     table = open_npy(path)
     n_relations = len(packed.relations)
@@ -61,7 +63,7 @@ def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], name: Inp
         grouping = Grouping.by_relation_and_direction(packed.relations)
         groups = np.concatenate([grouping.table[:, TAIL], grouping.table[: len(table) - n_relations, HEAD]])
     vectors = dict(zip(groups.tolist(), to_grid(real), strict=True))
-    return _imported(packed, models, grouping, vectors, uniform(len(models)), name, path)
+    return _imported(packed, models, grouping, vectors, uniform(len(models)), input, path)
 
 
 def export_csv(weights: EnsembleWeights) -> str:
@@ -75,10 +77,10 @@ def export_csv(weights: EnsembleWeights) -> str:
     return text.getvalue()
 
 
-def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank") -> EnsembleWeights:
+def import_csv(path: Path, packed: PackedRanks, group: str, input: str = IMPLIED_INPUT) -> EnsembleWeights:
     """Read a table as ``export_csv`` writes it; ``group`` says which grouping its labels belong to.
 
-    The column ``queries`` and the row ``(fallback)`` may be missing. Any non-negative numbers serve as weights.
+    The column ``queries`` and the row ``(fallback)`` may be missing. Weights may be any non-negative numbers.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -105,7 +107,7 @@ def import_csv(path: Path, packed: PackedRanks, group: str, name: Input = "rank"
         vectors[label] = _numbers([line[header.index(model)] for model in models], where)
     fallback = vectors.pop(FALLBACK_LABEL, uniform(len(models)))
     by_group = {number[label]: vector for label, vector in vectors.items()}
-    return _imported(packed, models, grouping, by_group, fallback, name, path)
+    return _imported(packed, models, grouping, by_group, fallback, input, path)
 
 
 def _numbers(fields: list[str], where: str) -> Weights:
@@ -114,7 +116,7 @@ def _numbers(fields: list[str], where: str) -> Weights:
     except ValueError:
         raise WeightsError(f"{where}: found {fields}, expected numbers") from None
     check_weights(real, where)
-    # Grid weights come back as they left; anything else is put on the grid.
+    # Grid weights stay as they are; other numbers are rounded to the grid.
     on_grid = real.max() <= WEIGHT_LIMIT and np.array_equal(np.rint(real), real)
     return real.astype(np.int64) if on_grid else to_grid(real)
 
@@ -125,7 +127,7 @@ def _imported(
     grouping: Grouping,
     vectors: dict[int, npt.NDArray[Any]],
     fallback: Weights,
-    name: Input,
+    input: str,
     path: Path,
 ) -> EnsembleWeights:
     for model in models:
@@ -144,8 +146,8 @@ def _imported(
         own=own,
         fallback=fallback,
         support=np.bincount(grouping.groups_of(packed.queries), minlength=len(grouping)).astype(np.int64),
-        input=name,
-        settings={"method": "imported", "file": path.name, "input": name},
+        input=input,
+        settings={"method": "imported", "file": path.name, "input": input},
         dataset=(packed.provenance.dataset, packed.provenance.fingerprint),
         gap_scales=None if packed.gap_scales is None else packed.select_models(models).gap_scales,
     )

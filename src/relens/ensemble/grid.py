@@ -1,4 +1,8 @@
-"""The weight grid: whole numbers up to 2**20, so that sums of weighted advantages are exact and ties are decided."""
+"""The weight grid: whole numbers up to 2**20, so that sums of weighted advantages are exact and ties are decided.
+
+A weighted sum is exact in float64 as long as it stays below 2**53. ``WEIGHT_LIMIT``, ``ADVANTAGE_LIMIT`` and
+``MODEL_LIMIT`` bound it.
+"""
 
 from typing import Any
 
@@ -11,14 +15,20 @@ Weights = npt.NDArray[np.int64]
 """Grid weights of one group, (N,)."""
 
 WEIGHT_LIMIT = 2**20
-"""A coarser grid costs MRR, a finer one buys none."""
+"""Largest weight. A coarser grid loses MRR, a finer one gains none."""
+
+ADVANTAGE_LIMIT = 2**26
+"""Bound of a candidate's advantage over the answer by one model."""
+
+MODEL_LIMIT = 127
+"""Most models whose weighted advantages still add up to less than 2**53."""
 
 NEAR_VERTEX = 16
-"""How much more than each other model the favoured one weighs near its vertex."""
+"""Weight of the favoured model near its vertex, where every other model has weight 1."""
 
 
 def to_grid(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Round non-negative weights (…, N) to the grid, the largest of each vector becoming 2**20."""
+    """Round non-negative weights (…, N) to the grid; the largest of each vector becomes 2**20."""
     real = np.asarray(weights, dtype=np.float64)
     check_weights(real)
     grid: npt.NDArray[np.int64] = np.rint(real / real.max(axis=-1, keepdims=True) * WEIGHT_LIMIT).astype(np.int64)
@@ -26,7 +36,7 @@ def to_grid(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def check_weights(weights: npt.NDArray[np.float64], where: str = "weights") -> None:
-    """Refuse weight vectors (…, N) with a negative, infinite or NaN entry, or without a positive one."""
+    """Raise an error for vectors (…, N) with a negative, infinite or NaN weight, or without a positive one."""
     if not np.all(np.isfinite(weights)):
         raise WeightsError(f"{where}: found NaN or an infinite weight, expected finite numbers of at least 0")
     if np.any(weights < 0):
@@ -41,10 +51,10 @@ def uniform(n_models: int) -> Weights:
 
 
 def vertices(n_models: int) -> list[Weights]:
-    """Return the N weight vectors that trust one model alone."""
+    """Return the N weight vectors that use one model alone."""
     return list(np.eye(n_models, dtype=np.int64))
 
 
 def near_vertices(n_models: int) -> list[Weights]:
-    """Return N weight vectors that trust one model most."""
+    """Return N weight vectors; each gives one model most of the weight."""
     return [uniform(n_models) + (NEAR_VERTEX - 1) * vertex for vertex in vertices(n_models)]

@@ -3,7 +3,7 @@
 They compare the paper's searches with the sweep on the ranks of a run, as in the paper's Figures 2 and 5.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,16 @@ import numpy.typing as npt
 from joblib import cpu_count
 
 from relens.data.grouping import Grouping
-from relens.ensemble.crossval import split_by_group
-from relens.ensemble.sampling import sample_groups, startup_trials
-from relens.ensemble.search import Method, SearchSettings, search
+from relens.ensemble.context import SearchContext, split_by_group
+from relens.ensemble.inputs.rank import RANK
+from relens.ensemble.search import search
+from relens.ensemble.searchers.tpe import TPE, startup_trials
+from relens.ensemble.settings import SearchSettings
 from relens.packs.pack import PackedRanks
+from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
+from relens.records import CURVES
 
-KIND, FORMAT = "relens learning curves", 1
 TRIALS = (50, 100)
 """Samples of each search by TPE; the paper's Q."""
 WORKERS = (1, 2, 5)
@@ -76,12 +79,12 @@ def measure_curves(
     return curves
 
 
-def _sweep(valid: PackedRanks, method: Method, group: str, seed: int, progress: Progress) -> Curve:
+def _sweep(valid: PackedRanks, method: str, group: str, seed: int, progress: Progress) -> Curve:
     settings = SearchSettings(method=method, input="rank", regularise="none", group=group, seed=seed)
     return _curve(_trace(valid, settings, progress), method, "sweep", 0)
 
 
-def _one_search(valid: PackedRanks, method: Method, trials: int, group: str, seed: int, progress: Progress) -> Curve:
+def _one_search(valid: PackedRanks, method: str, trials: int, group: str, seed: int, progress: Progress) -> Curve:
     settings = SearchSettings(method=method, searcher="tpe", input="rank", trials=trials, group=group, seed=seed)
     return _curve(_trace(valid, settings, progress), method, "tpe", trials)
 
@@ -91,8 +94,8 @@ def _trace(valid: PackedRanks, settings: SearchSettings, progress: Progress) -> 
 
     The same search on two queries precedes it, to compile the kernels and import TPE before the clock starts.
     """
-    search(valid.select_queries(np.arange(min(2, valid.n_queries))), settings)
-    return search(valid, settings, progress=progress).trace[:, [0, 2]]
+    search(valid.select_queries(np.arange(min(2, valid.n_queries))), **settings.arguments())
+    return search(valid, **settings.arguments(), progress=progress).trace[:, [0, 2]]
 
 
 def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
@@ -106,11 +109,11 @@ def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: P
         if not replayed:
             # A short search first starts the workers and compiles the kernels. It has one trial more than the random
             # ones, so that TPE imports its modules, too, before the clock starts.
-            warm = startup_trials(trials) + 1
-            sample_groups(valid, members[:workers], "rank", sampler="tpe", trials=warm, seed=seed, jobs=workers)
-            found = sample_groups(
-                valid, members, "rank", sampler="tpe", trials=trials, seed=seed, jobs=workers, progress=progress
+            context = SearchContext(
+                ContestedViews(valid), RANK, TPE, trials=trials, seed=seed, jobs=workers, progress=progress
             )
+            TPE.search(replace(context, trials=startup_trials(trials) + 1, progress=SILENT), members[:workers])
+            found = TPE.search(context, members)
             traces = [result.trace for result in found]
             serial = traces if workers == 1 else serial
         else:
@@ -155,11 +158,11 @@ def _curve(steps: Trace, method: str, searcher: str, trials: int, workers: int =
 
 def curves_to_json(curves: list[Curve], valid: PackedRanks) -> dict[str, Any]:
     """Return the curves and the digest of their ranks as plain JSON values."""
-    return {"kind": KIND, "format": FORMAT, "of": valid.digest, "curves": [asdict(curve) for curve in curves]}
+    return CURVES.stamp({"of": valid.digest, "curves": [asdict(curve) for curve in curves]})
 
 
 def curves_from_json(value: dict[str, Any], valid: PackedRanks) -> list[Curve] | None:
     """Rebuild curves from the result of ``curves_to_json``; None if they have another format or are of other ranks."""
-    if (value.get("kind"), value.get("format"), value.get("of")) != (KIND, FORMAT, valid.digest):
+    if not CURVES.matches(value) or value.get("of") != valid.digest:
         return None
     return [Curve(**curve) for curve in value["curves"]]

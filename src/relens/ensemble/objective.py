@@ -1,14 +1,16 @@
-"""The objective: from packed ranks and weights to where every answer stands, exactly."""
+"""The objective: from packed ranks and weights to the exact rank of every answer."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from relens.ensemble.inputs import Input, cost_table
+from relens.ensemble.grid import vertices
+from relens.ensemble.inputs.base import Input
+from relens.ensemble.inputs.rank import RANK
+from relens.metrics.mrr import mrr
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
 
@@ -21,7 +23,7 @@ def answer_ranks(
     weights: npt.NDArray[np.int64],
     group: npt.NDArray[np.int32] | None = None,
     *,
-    name: Input = "rank",
+    input: Input = RANK,
     queries: npt.NDArray[np.int64] | None = None,
     jobs: int = 1,
 ) -> AnswerRanks:
@@ -31,22 +33,16 @@ def answer_ranks(
         packed: Q queries of N models.
         weights: grid weights, (G, N) int64, or (N,) for one vector for all.
         group: row of ``weights`` for each query, (Q,) int32; None for row 0.
-        name: what the weights are applied to.
+        input: what the weights are applied to.
         queries: positions of the n queries to rank; None for all Q.
         jobs: threads to use.
     """
     signed = np.atleast_2d(weights).astype(np.float64)
     group = np.zeros(packed.n_queries, dtype=np.int32) if group is None else group
     index = np.arange(packed.n_queries) if queries is None else queries
-    table: npt.NDArray[np.int32] | None = None
-    values: npt.NDArray[Any] = packed.contested
-    answer: npt.NDArray[Any] = packed.answer
-    if name == "score":
-        assert packed.gaps is not None  # check_input has refused this pack otherwise
-        # A gap is an advantage, not a cost: negated weights make it one, and the answer's own gap is 0.
-        values, answer, signed = packed.gaps, np.zeros(answer.shape, dtype=np.int32), -signed
-    elif name != "rank":
-        table = cost_table(name, int(packed.n_candidates.max(initial=1)))
+    values, answer, table, sign = input.operands(packed)
+    # The kernel adds up costs, of which less is better.
+    signed *= -sign
     ahead = packed.always_ahead[index].astype(np.int64)
     tied = np.zeros(len(index), dtype=np.int64)
 
@@ -56,7 +52,7 @@ def answer_ranks(
     if jobs == 1:
         count(0, len(index))
     else:
-        # A pool of threads of our own: an evaluation takes milliseconds, joblib's dispatch ten of them.
+        # An evaluation takes milliseconds, and joblib's dispatch takes ten of them: use a plain pool of threads.
         cuts = _equal_work(packed.offsets[index + 1] - packed.offsets[index], jobs)
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(count, cuts[:-1], cuts[1:]))
@@ -66,14 +62,20 @@ def answer_ranks(
 def reciprocal_sums(
     packed: PackedRanks,
     queries: npt.NDArray[np.int64],
-    name: Input,
+    input: Input,
     candidates: Sequence[npt.NDArray[np.int64]],
     *,
     jobs: int = 1,
 ) -> npt.NDArray[np.float64]:
     """Return the sum of reciprocal ranks of the queries at ``queries`` (n,) under each candidate's weights, (M,)."""
-    ranks = (answer_ranks(packed, weights, name=name, queries=queries, jobs=jobs) for weights in candidates)
+    ranks = (answer_ranks(packed, weights, input=input, queries=queries, jobs=jobs) for weights in candidates)
     return np.array([np.sum(1.0 / rank.realistic) for rank in ranks])
+
+
+def model_mrrs(packed: PackedRanks, *, jobs: int = 1) -> npt.NDArray[np.float64]:
+    """Return each model's own MRR, (N,)."""
+    ranks = (answer_ranks(packed, vertex, jobs=jobs) for vertex in vertices(packed.n_models))
+    return np.array([mrr(rank.realistic) for rank in ranks])
 
 
 def _equal_work(costs: npt.NDArray[np.int64], parts: int) -> list[int]:
@@ -86,8 +88,8 @@ def _equal_work(costs: npt.NDArray[np.int64], parts: int) -> list[int]:
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _count(values, answer, offsets, weights, group, table, index, first, last, ahead, tied):  # type: ignore[no-untyped-def]
     """Add the contested candidates whose cost is below, and equal to, the answer's for ``index[first:last]``."""
-    # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass are what
-    # lets this run at half the speed of reading memory. Models beyond the last are the first one with weight 0.
+    # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass let this run
+    # at half the speed of reading memory. Places left in the last six hold the first model with weight 0.
     used, w = np.empty(len(values) + 5, np.int64), np.empty(len(values) + 5)
     nothing = np.zeros(BLOCK)
     n, last_group = 0, -1

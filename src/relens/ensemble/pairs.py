@@ -1,4 +1,4 @@
-"""Pairs: what a search looks at. For some queries, each contested candidate's advantage over the answer per model."""
+"""Pairs: the data of a search. For some queries, each contested candidate's advantage over the answer, per model."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from relens.ensemble.inputs import Input, cost_table
+from relens.ensemble.inputs.base import Input
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedView
 
@@ -38,21 +38,16 @@ class Pairs:
         return int(self.offsets[-1])
 
     @classmethod
-    def gather(cls, packed: PackedRanks, view: ContestedView, queries: npt.NDArray[np.int64], name: Input) -> "Pairs":
-        """Take the candidates that ``view`` looks at for the queries at ``queries`` (n,)."""
+    def gather(cls, packed: PackedRanks, view: ContestedView, queries: npt.NDArray[np.int64], input: Input) -> "Pairs":
+        """Gather the candidates that ``view`` keeps for the queries at ``queries`` (n,)."""
         counts = view.offsets[queries + 1] - view.offsets[queries]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         multiplicity = np.ones(offsets[-1], dtype=np.int32)
         if view.multiplicity is not None:
             _copy(view.multiplicity, view.offsets, queries, offsets, multiplicity)
         advantage = np.empty((packed.n_models, offsets[-1]), dtype=np.int32)
-        if name == "score":
-            assert packed.gaps is not None  # check_input has refused this pack otherwise
-            # A gap is an advantage already: the answer's own is 0.
-            values, answer, sign = packed.gaps, np.zeros((packed.n_models, len(queries)), dtype=np.int32), 1
-        else:
-            values, answer, sign = packed.contested, np.take(packed.answer, queries, axis=1).astype(np.int32), -1
-        table = None if name in ("rank", "score") else cost_table(name, int(packed.n_candidates.max(initial=1)))
+        values, answers, table, sign = input.operands(packed)
+        answer = np.take(answers, queries, axis=1).astype(np.int32)
         for model, out in enumerate(advantage):
             _advantages(values[model], answer[model], view.offsets, view.rows, queries, offsets, table, sign, out)
         floor = 2 * (1 + packed.always_ahead[queries].astype(np.int64))

@@ -1,196 +1,152 @@
-"""Searching by sampling: the paper's TPE, and random search. Both see the objective as a black box."""
+"""Searching by sampling: the objective is a black box, evaluated at a number of proposed weights (Algorithm 1)."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.clusters.remote import Remote
-from relens.ensemble.grid import to_grid, uniform
-from relens.ensemble.inputs import Input
+from relens.clusters.parallel import run_batches
+from relens.ensemble.context import QueryIndex, SearchContext, SearchResult
+from relens.ensemble.distributed import search_remotely
+from relens.ensemble.grid import to_grid
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
-from relens.ensemble.parallel import run_batches
-from relens.ensemble.results import QueryIndex, SearchResult
-from relens.errors import MissingExtraError
+from relens.ensemble.searchers import SEARCHERS
+from relens.ensemble.searchers.base import Searcher
 from relens.packs.pack import PackedRanks
-from relens.progress import SILENT, Progress
 from relens.seeding import generator
 
-Sampler = Literal["tpe", "random"]
 Point = npt.NDArray[np.float64]
-Propose = Callable[[Callable[[Point], float], int, int, np.random.Generator], None]
+"""Proposed weights, each from 0 to 1."""
+Record = Callable[[Point], float]
+"""Evaluates a proposal and returns its value."""
 
 WORTHLESS = 0.0
 """Value of weights that are all zero, which rank nothing: less than any reciprocal sum."""
 
 
+class _Settings(NamedTuple):
+    """How groups are sampled, in plain values that other processes and machines understand."""
+
+    input: str
+    searcher: str
+    trials: int
+    seed: int
+
+
 class _Task(NamedTuple):
-    """A group to search: ranks, where its queries are in them, how, its number, and when the search of all began."""
+    """A group to search: ranks, its query positions, its number, settings, and the time when the search began."""
 
     packed: PackedRanks
     queries: QueryIndex
-    name: Input
-    sampler: Sampler
-    trials: int
-    seed: int
     group: int
+    settings: _Settings
     begun: float
 
 
-def sample_groups(
-    packed: PackedRanks,
-    members: Sequence[QueryIndex],
-    name: Input,
-    *,
-    sampler: Sampler,
-    trials: int,
-    seed: int,
-    jobs: int = 1,
-    remote: Remote | None = None,
-    progress: Progress = SILENT,
-) -> list[SearchResult]:
-    """Search each group's weights with ``trials`` samples of [0, 1]^N, the first at equal weights (Algorithm 1)."""
-    begun = monotonic()
-    description = f"{sampler}, {trials} trials a group"
-    if remote is not None:
-        settings = (name, sampler, trials, seed)
-        return remote.search(_sample_part, packed, members, settings, progress=progress, description=description)
-    tasks = [_Task(packed, queries, name, sampler, trials, seed, g, begun) for g, queries in enumerate(members)]
-    costs = [float(trials)] * len(tasks)
-    return run_batches(
-        _sample_group, tasks, jobs=jobs, costs=costs, workers="processes", send=_with_its_queries,
-        progress=progress, description=description,
-    )  # fmt: skip
+class Sampler(Searcher):
+    """A searcher that proposes weights in [0, 1]^N, evaluates them, and keeps the best."""
+
+    samples = True
+    joint = True
+
+    @abstractmethod
+    def propose(self, record: Record, dimension: int, trials: int, rng: np.random.Generator) -> None:
+        """Call ``record`` with ``trials`` points of (dimension,), the first of them equal weights."""
+
+    def search(self, context: SearchContext, members: Sequence[QueryIndex]) -> list[SearchResult]:
+        """Search each group's weights, in processes of their own or on a cluster."""
+        begun = monotonic()
+        description = f"{self.name}, {context.trials} trials a group"
+        settings = _Settings(context.input.name, self.name, context.trials, context.seed)
+        if context.remote is not None:
+            return search_remotely(
+                context.remote, context, _sample_part, members, tuple(settings), description=description
+            )
+        tasks = [_Task(context.packed, queries, g, settings, begun) for g, queries in enumerate(members)]
+        costs = [float(context.trials)] * len(tasks)
+        return run_batches(
+            _sample_group, tasks, jobs=context.jobs, costs=costs, send=_with_its_queries,
+            progress=context.progress, description=description,
+        )  # fmt: skip
+
+    def search_jointly(self, context: SearchContext) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Search the weights of all groups as one vector of G·N parameters."""
+        present, dense = np.unique(context.group_of_query, return_inverse=True)
+        group, trials = dense.astype(np.int32), context.trials
+        shape = (len(present), context.packed.n_models)
+        description = f"{self.name}, {trials} trials of {shape[0]}×{shape[1]} parameters"
+        with context.progress.task(description, trials) as advance:
+
+            def value(point: Point) -> float:
+                advance(1)
+                rows = point.reshape(shape)
+                if not rows.any(axis=1).all():
+                    return WORTHLESS
+                ranks = answer_ranks(context.packed, to_grid(rows), group, input=context.input, jobs=context.jobs)
+                return float(np.sum(1.0 / ranks.realistic))
+
+            rng = generator(context.seed, self.name, "jointly")
+            best, trace = self.maximise(value, shape[0] * shape[1], trials, rng, monotonic())
+        return to_grid(best.reshape(shape)), trace
+
+    def maximise(
+        self, value: Record, dimension: int, trials: int, rng: np.random.Generator, begun: float
+    ) -> tuple[Point, npt.NDArray[np.float64]]:
+        """Return the best of ``trials`` points, and the trace (steps, 3): seconds, evaluations, best value so far."""
+        best = np.full(dimension, np.nan)
+        best_value = -np.inf
+        trace: list[tuple[float, float, float]] = []
+        evaluations = 0
+
+        def record(point: Point) -> float:
+            nonlocal best, best_value, evaluations
+            found = value(point)
+            evaluations += 1
+            if found > best_value:
+                best, best_value = point, found
+                trace.append((monotonic() - begun, evaluations, found))
+            return found
+
+        self.propose(record, dimension, trials, rng)
+        trace.append((monotonic() - begun, evaluations, best_value))
+        return best, np.array(trace)
+
+    def resolved_settings(self, context: SearchContext) -> dict[str, Any]:
+        """Record the number of trials."""
+        return {"trials": context.trials}
 
 
 def _sample_part(
-    packed: PackedRanks,
-    members: Sequence[QueryIndex],
-    numbers: Sequence[int],
-    settings: tuple[Input, Sampler, int, int],
+    packed: PackedRanks, members: Sequence[QueryIndex], numbers: Sequence[int], settings: tuple[str, str, int, int]
 ) -> list[SearchResult]:
     """Sample the weights of some groups, on a worker."""
     begun = monotonic()
     return [
-        _sample_group(_Task(packed, queries, *settings, group, begun))
+        _sample_group(_Task(packed, queries, group, _Settings(*settings), begun))
         for queries, group in zip(members, numbers, strict=True)
     ]
 
 
 def _with_its_queries(task: _Task) -> _Task:
-    """Return a task with a copy of the ranks it looks at, and of no others."""
-    ranks = task.packed if task.name == "score" else task.packed.without_gaps()
+    """Return a task with a copy of the ranks that it reads, and of no others."""
+    ranks = task.packed if INPUTS[task.settings.input].needs_gaps else task.packed.without_gaps()
     return task._replace(packed=ranks.select_queries(task.queries), queries=np.arange(len(task.queries)))
 
 
 def _sample_group(task: _Task) -> SearchResult:
-    packed, sampler = task.packed, task.sampler
+    packed, settings = task.packed, task.settings
+    input, sampler = INPUTS[settings.input], SEARCHERS[settings.searcher]
+    assert isinstance(sampler, Sampler)  # its own search has made the task
 
     def value(point: Point) -> float:
         if not point.any():
             return WORTHLESS
-        return float(reciprocal_sums(packed, task.queries, task.name, [to_grid(point)])[0])
+        return float(reciprocal_sums(packed, task.queries, input, [to_grid(point)])[0])
 
-    rng = generator(task.seed, sampler, task.group)
-    best, found = _maximise(value, packed.n_models, sampler, task.trials, rng, task.begun)
-    return SearchResult(to_grid(best), found[-1, 2], found)
-
-
-def sample_jointly(
-    packed: PackedRanks,
-    group: npt.NDArray[np.int32],
-    n_groups: int,
-    name: Input,
-    *,
-    sampler: Sampler,
-    trials: int,
-    seed: int,
-    jobs: int = 1,
-    progress: Progress = SILENT,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Search all groups' weights as one vector of G·N parameters (the paper's RelEns-Basic).
-
-    Returns the weights (G, N) and the trace (steps, 3).
-    """
-    shape = (n_groups, packed.n_models)
-    with progress.task(f"{sampler}, {trials} trials of {shape[0]}×{shape[1]} parameters", trials) as advance:
-
-        def value(point: Point) -> float:
-            advance(1)
-            rows = point.reshape(shape)
-            if not rows.any(axis=1).all():
-                return WORTHLESS
-            ranks = answer_ranks(packed, to_grid(rows), group, name=name, jobs=jobs)
-            return float(np.sum(1.0 / ranks.realistic))
-
-        rng = generator(seed, sampler, "jointly")
-        best, trace = _maximise(value, n_groups * packed.n_models, sampler, trials, rng, monotonic())
-    return to_grid(best.reshape(shape)), trace
-
-
-def _maximise(
-    value: Callable[[Point], float],
-    dimension: int,
-    sampler: Sampler,
-    trials: int,
-    rng: np.random.Generator,
-    begun: float,
-) -> tuple[Point, npt.NDArray[np.float64]]:
-    """Return the best point of ``trials`` samples and the trace (steps, 3): seconds, evaluations, best value so far."""
-    best = np.full(dimension, np.nan)
-    best_value = -np.inf
-    trace: list[tuple[float, float, float]] = []
-    evaluations = 0
-
-    def record(point: Point) -> float:
-        nonlocal best, best_value, evaluations
-        found = value(point)
-        evaluations += 1
-        if found > best_value:
-            best, best_value = point, found
-            trace.append((monotonic() - begun, evaluations, found))
-        return found
-
-    PROPOSERS[sampler](record, dimension, trials, rng)
-    trace.append((monotonic() - begun, evaluations, best_value))
-    return best, np.array(trace)
-
-
-def _random(record: Callable[[Point], float], dimension: int, trials: int, rng: np.random.Generator) -> None:
-    record(uniform(dimension) / dimension)
-    for _ in range(trials - 1):
-        record(1.0 - rng.random(dimension))
-
-
-def startup_trials(trials: int) -> int:
-    """Return how many random trials open a TPE search: the paper's notebooks use 64 of 300, and 20 otherwise."""
-    return 64 if trials >= 300 else 20
-
-
-def _tpe(record: Callable[[Point], float], dimension: int, trials: int, rng: np.random.Generator) -> None:
-    """Sample with Optuna in paper mode: univariate, a fresh sampler, no constant liar."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtraError("searcher 'tpe'", "tpe") from error
-    names = [f"w{i}" for i in range(dimension)]
-
-    def objective(trial: "optuna.Trial") -> float:
-        return record(np.array([trial.suggest_float(name, 0.0, 1.0) for name in names]))
-
-    sampler = optuna.samplers.TPESampler(
-        n_startup_trials=startup_trials(trials), multivariate=False, constant_liar=False, seed=int(rng.integers(2**32))
-    )
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        study = optuna.create_study(direction="maximize", sampler=sampler)
-        study.enqueue_trial(dict.fromkeys(names, 1.0 / dimension))
-        study.optimize(objective, n_trials=trials)
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-
-
-PROPOSERS: dict[Sampler, Propose] = {"tpe": _tpe, "random": _random}
+    rng = generator(settings.seed, sampler.name, task.group)
+    best, trace = sampler.maximise(value, packed.n_models, settings.trials, rng, task.begun)
+    return SearchResult(to_grid(best), trace[-1, 2], trace)

@@ -1,65 +1,54 @@
-"""Sparse weights: a few models per group, so that a prediction has to run only those."""
+"""Sparse weights: a few models per group, so that a prediction runs only those."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from relens.clusters.parallel import run_batches
+from relens.ensemble.context import QueryIndex, SearchContext
 from relens.ensemble.grid import Weights, vertices
-from relens.ensemble.inputs import Input
 from relens.ensemble.objective import reciprocal_sums
 from relens.ensemble.pairs import Pairs
-from relens.ensemble.parallel import run_batches
-from relens.ensemble.results import QueryIndex
 from relens.ensemble.sweep_kernels import ascend, values_without
-from relens.packs.thinning import ContestedViews
-from relens.progress import SILENT, Progress
 
 ROUNDS = 20
 """Bound on the rounds of the last ascent."""
 
 
 def sparsify(
-    views: ContestedViews,
-    members: Sequence[QueryIndex],
-    weights: Sequence[Weights],
-    name: Input,
-    limit: int,
-    *,
-    jobs: int = 1,
-    progress: Progress = SILENT,
+    context: SearchContext, members: Sequence[QueryIndex], weights: Sequence[Weights], limit: int
 ) -> list[Weights]:
     """Return weights of at most ``limit`` models for each group.
 
-    Models are taken away one by one, each time the one whose loss costs the least on the wide view; the weights of
-    those that stay are searched once more, and count where the MRR of all pairs confirms it. No group that loses a
-    model ends up worse than with its best single one.
+    Models are removed one by one, each time the one whose loss costs least on the wide view. The weights of the
+    remaining models are searched once more, and used if the MRR of all pairs confirms them. No group that loses a model
+    ends up worse than with its best single model.
 
     Args:
-        views: validation ranks and their views.
+        context: of the search.
         members: query positions of each group, each (n,) with n ≥ 1.
         weights: grid weights of each group, each (N,).
-        name: what the weights are applied to.
         limit: models that may keep a weight, at least 1.
-        jobs: threads; the result does not depend on them.
-        progress: where to show it.
     """
     crowded = [at for at, own in enumerate(weights) if np.count_nonzero(own) > limit]
-    views.wide  # noqa: B018  # made once, before threads ask for it
+    wide = context.views.wide  # made once, before threads ask for it
 
     def fewer(at: int) -> Weights:
-        return _fewer(views, members[at], weights[at], name, limit)
+        return _fewer(context, members[at], weights[at], limit)
 
-    costs = [float(views.wide.n_pairs(members[at])) + 1.0 for at in crowded]
-    found = run_batches(fewer, crowded, jobs=jobs, costs=costs, progress=progress, description="leaving models out")
+    costs = [float(wide.n_pairs(members[at])) + 1.0 for at in crowded]
+    found = run_batches(
+        fewer, crowded, jobs=context.jobs, costs=costs, progress=context.progress, description="removing models"
+    )
     result = list(weights)
     for at, own in zip(crowded, found, strict=True):
         result[at] = own
     return result
 
 
-def _fewer(views: ContestedViews, queries: QueryIndex, weights: Weights, name: Input, limit: int) -> Weights:
+def _fewer(context: SearchContext, queries: QueryIndex, weights: Weights, limit: int) -> Weights:
     """Return the weights of one group with at most ``limit`` models."""
-    pairs = Pairs.gather(views.packed, views.wide, queries, name)
+    pairs = Pairs.gather(context.packed, context.views.wide, queries, context.input)
     fewer = weights.copy()
     while np.count_nonzero(fewer) > limit:
         fewer[_least_missed(pairs, fewer)] = 0
@@ -70,11 +59,11 @@ def _fewer(views: ContestedViews, queries: QueryIndex, weights: Weights, name: I
         0.0, ROUNDS,
     )[0]  # fmt: skip
     candidates = [fewer, searched, *vertices(len(weights))]
-    return candidates[int(np.argmax(reciprocal_sums(views.packed, queries, name, candidates)))]
+    return candidates[int(np.argmax(reciprocal_sums(context.packed, queries, context.input, candidates)))]
 
 
 def _least_missed(pairs: Pairs, weights: Weights) -> int:
-    """Return the model with a weight whose loss leaves the best reciprocal sum; of equals the lightest."""
+    """Return the weighted model whose loss leaves the best reciprocal sum; the lightest model wins ties."""
     kept = np.flatnonzero(weights)
     values = values_without(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, weights, kept)
     return int(kept[np.lexsort((weights[kept], -values))[0]])

@@ -1,4 +1,4 @@
-"""Searching the weights of groups with the sweep: a wide search on thinned pairs, an exact finish on all of them."""
+"""The search of groups with the sweep: a wide search on thinned pairs, then an exact finish on all of them."""
 
 from collections.abc import Sequence
 from time import monotonic
@@ -6,24 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relens.clusters.remote import Remote
+from relens.clusters.parallel import run_batches
+from relens.ensemble.context import QueryIndex, SearchContext, SearchResult
+from relens.ensemble.distributed import search_remotely
 from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
-from relens.ensemble.inputs import Input
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.pairs import Pairs
-from relens.ensemble.parallel import run_batches
-from relens.ensemble.results import QueryIndex, SearchResult
+from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.sweep_kernels import ascend, values_at
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedView, ContestedViews
-from relens.progress import SILENT, Progress
 
 WIDE_PAIRS = 100_000
-"""A group with more pairs on the wide view climbs on an even sample of its queries."""
+"""A group with more pairs on the wide view climbs on an evenly spaced sample of its queries."""
 LOSSLESS_PAIRS = 20_000
-"""A group with more pairs finishes on the fine view; what it finds counts only as far as all pairs confirm it."""
+"""A group with more pairs finishes on the fine view; its result counts only if all pairs confirm it."""
 TOPS = 3
-"""Ends of ascents on thinned pairs that are tried on all of them."""
+"""Ends of ascents on thinned pairs that are evaluated on all pairs."""
 NEAR_STARTS = 3
 """Starts near a vertex in each group."""
 ROUNDS = 20
@@ -40,80 +40,66 @@ class End(NamedTuple):
     lines: float
 
 
-def sweep(
-    views: ContestedViews,
-    members: Sequence[QueryIndex],
-    name: Input,
-    *,
-    lossless: bool = True,
-    jobs: int = 1,
-    progress: Progress = SILENT,
-) -> list[SearchResult]:
+def sweep(context: SearchContext, members: Sequence[QueryIndex], *, lossless: bool = True) -> list[SearchResult]:
     """Search each group's weights; none ends up worse than equal weights or a single model.
 
     Args:
-        views: validation ranks and their views.
+        context: of the search.
         members: query positions of each group, each (n,) with n ≥ 1.
-        name: what the weights are applied to.
         lossless: whether to finish on all pairs; without, values are those of the thinned pairs.
-        jobs: threads; the result does not depend on them.
-        progress: where to show it.
     """
-    search = _Search(views, name, lossless, jobs, progress)
+    search = _Search(context, lossless=lossless)
     return search.finish(members, search.climb(members), [])
 
 
 def sweep_groups(
-    views: ContestedViews,
-    everything: QueryIndex,
-    members: Sequence[QueryIndex],
-    name: Input,
-    *,
-    lossless: bool = True,
-    jobs: int = 1,
-    remote: Remote | None = None,
-    progress: Progress = SILENT,
+    context: SearchContext, queries: QueryIndex, members: Sequence[QueryIndex], *, lossless: bool = True
 ) -> tuple[SearchResult, list[SearchResult]]:
     """Search the global weights and each group's; with ``lossless`` no group ends up worse than with the global ones.
 
-    The groups start from where the global weights stand after the wide search, so that the rest of the global search
-    runs beside theirs. ``everything`` (n,) are the queries of the global search; ``remote`` searches the groups on
-    other machines, with the same result; the other arguments are ``sweep``'s.
+    The groups start from the global weights as they are after the wide search, so that the rest of the global search
+    runs beside theirs. ``queries`` (n,) are those of the global search; the other arguments are ``sweep``'s.
     """
-    search = _Search(views, name, lossless, jobs, progress)
-    overall = search.climb([everything])
+    search = _Search(context, lossless=lossless)
+    overall = search.climb([queries])
     common = max(overall[0], key=lambda end: end.value).weights
-    if remote is None:
+    if context.remote is None:
         climbed = search.climb(members, [common])
-        found, *groups = search.finish([everything, *members], [*overall, *climbed], [common])
+        found, *groups = search.finish([queries, *members], [*overall, *climbed], [common])
     else:
-        settings = (name, lossless, common.tolist())
-        groups = remote.search(_search_part, views.packed, members, settings, progress=progress)
-        (found,) = search.finish([everything], overall, [common])
+        settings = (context.input.name, context.searcher.name, lossless, common.tolist())
+        groups = search_remotely(
+            context.remote, context, _sweep_part, members, settings, description="searching weights"
+        )  # fmt: skip
+        (found,) = search.finish([queries], overall, [common])
     if lossless:
-        reciprocal = np.zeros(views.packed.n_queries)
-        reciprocal[everything] = 1.0 / answer_ranks(
-            views.packed, found.weights, name=name, queries=everything, jobs=jobs
+        reciprocal = np.zeros(context.packed.n_queries)
+        reciprocal[queries] = 1.0 / answer_ranks(
+            context.packed, found.weights, input=context.input, queries=queries, jobs=context.jobs
         ).realistic  # fmt: skip
         groups = [
-            _better(group, found.weights, float(reciprocal[queries].sum()))
-            for group, queries in zip(groups, members, strict=True)
+            _better(group, found.weights, float(reciprocal[own].sum()))
+            for group, own in zip(groups, members, strict=True)
         ]
     return found, groups
 
 
-def _search_part(
-    packed: PackedRanks, members: Sequence[QueryIndex], numbers: Sequence[int], settings: tuple[Input, bool, list[int]]
+def _sweep_part(
+    packed: PackedRanks,
+    members: Sequence[QueryIndex],
+    numbers: Sequence[int],
+    settings: tuple[str, str, bool, list[int]],
 ) -> list[SearchResult]:
     """Search some groups as ``sweep_groups`` does, on a worker."""
-    name, lossless, common = settings
-    search = _Search(ContestedViews(packed), name, lossless, 1, SILENT)
+    del numbers
+    input, searcher, lossless, common = settings
+    search = _Search(SearchContext(ContestedViews(packed), INPUTS[input], SEARCHERS[searcher]), lossless=lossless)
     incumbents = [np.array(common, dtype=np.int64)]
     return search.finish(members, search.climb(members, incumbents), incumbents)
 
 
 def _better(found: SearchResult, weights: Weights, value: float) -> SearchResult:
-    """Return ``found``, or the other weights where their ``value`` is higher."""
+    """Return ``found``, or the other weights if their ``value`` is higher."""
     if value <= found.value:
         return found
     last = [found.trace[-1, 0], found.trace[-1, 1] + 1, value]
@@ -121,16 +107,16 @@ def _better(found: SearchResult, weights: Weights, value: float) -> SearchResult
 
 
 class _Search:
-    """What the steps of one search share."""
+    """One search: the wide ascents, and the exact finish."""
 
-    def __init__(self, views: ContestedViews, name: Input, lossless: bool, jobs: int, progress: Progress) -> None:
-        self.views, self.name, self.lossless = views, name, lossless
-        self.jobs, self.progress = jobs, progress
-        self.n_models = views.packed.n_models
+    def __init__(self, context: SearchContext, *, lossless: bool) -> None:
+        self.views, self.input, self.lossless = context.views, context.input, lossless
+        self.jobs, self.progress = context.jobs, context.progress
+        self.n_models = context.packed.n_models
         self.begun = monotonic()
 
     def climb(self, members: Sequence[QueryIndex], incumbents: Sequence[Weights] = ()) -> list[list[End]]:
-        """Ascend on the wide view from several starts in each group; the ends of each group's ascents."""
+        """Ascend on the wide view from several starts in each group; return the ends of each group's ascents."""
         wide = [self._gather(self.views.wide, queries, WIDE_PAIRS) for queries in members]
         starts = [_starts(pairs, [uniform(self.n_models), *incumbents]) for pairs in wide]
         tasks = [(group, start) for group, of_group in enumerate(starts) for start in of_group]
@@ -149,7 +135,7 @@ class _Search:
     def finish(
         self, members: Sequence[QueryIndex], climbed: Sequence[list[End]], incumbents: Sequence[Weights]
     ) -> list[SearchResult]:
-        """Go on from the best end of each group on as many pairs as there are."""
+        """Continue from the best end of each group, on all its pairs."""
 
         def finish(group: int) -> SearchResult:
             ends = sorted(climbed[group], key=lambda end: -end.value)
@@ -166,34 +152,34 @@ class _Search:
         )  # fmt: skip
 
     def _finish(self, members: QueryIndex, ends: list[End], incumbents: Sequence[Weights], jobs: int) -> SearchResult:
-        """Ascend from the best candidate; the first candidate opens the trace. All values are lossless."""
+        """Ascend from the best candidate. The trace starts at equal weights. All values are lossless."""
         tops = list({tuple(end.weights): end.weights for end in ends}.values())[:TOPS]
         candidates = [uniform(self.n_models), *tops, *incumbents, *vertices(self.n_models)]
-        values = reciprocal_sums(self.views.packed, members, self.name, candidates, jobs=jobs)
+        values = reciprocal_sums(self.views.packed, members, self.input, candidates, jobs=jobs)
         at = int(np.argmax(values))
         weights, value = candidates[at], float(values[at])
         evaluations = sum(end.lines for end in ends) + len(candidates)
         trace = [[self._seconds(), 1.0, values[0]], [self._seconds(), evaluations, value]]
         whole = self.views.lossless.n_pairs(members) <= LOSSLESS_PAIRS
         end = _ascend(self._gather(self.views.lossless if whole else self.views.fine, members), weights, FINE_GAIN)
-        reached = float(reciprocal_sums(self.views.packed, members, self.name, [end.weights], jobs=jobs)[0])
+        reached = float(reciprocal_sums(self.views.packed, members, self.input, [end.weights], jobs=jobs)[0])
         if reached > value:
             weights, value = end.weights, reached
         trace.append([self._seconds(), evaluations + end.lines + 1, value])
         return SearchResult(weights, value, np.array(trace))
 
     def _gather(self, view: ContestedView, members: QueryIndex, limit: int | None = None) -> Pairs:
-        """Gather the pairs of a group, of every s-th query if all would be more than ``limit``."""
+        """Gather the pairs of a group, or of every s-th query if all pairs are more than ``limit``."""
         # An odd step, because the directions of a triple usually alternate.
         step = 1 if limit is None else view.n_pairs(members) // limit | 1
-        return Pairs.gather(self.views.packed, view, members[::step], self.name)
+        return Pairs.gather(self.views.packed, view, members[::step], self.input)
 
     def _seconds(self) -> float:
         return monotonic() - self.begun
 
 
 def _starts(pairs: Pairs, always: list[Weights]) -> list[Weights]:
-    """Add to the starts ``always`` the most promising ones near a vertex."""
+    """Return the starts ``always`` and the most promising starts near a vertex."""
     near = near_vertices(len(pairs.advantage))
     if len(near) == 1:
         return always
@@ -202,7 +188,7 @@ def _starts(pairs: Pairs, always: list[Weights]) -> list[Weights]:
 
 
 def _ascend(pairs: Pairs, start: Weights, gain: float) -> End:
-    """Ascend on ``pairs`` as long as a step brings at least ``gain`` in MRR."""
+    """Ascend on ``pairs`` while a step gains at least ``gain`` in MRR."""
     least = gain * pairs.n_queries
     weights, value, trace = ascend(
         pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, start, least, ROUNDS

@@ -1,4 +1,4 @@
-"""Ensemble weights: what a fit leaves behind, keyed by labels, so that it can be kept, read and applied elsewhere."""
+"""Ensemble weights: the result of a search, keyed by labels, so that it can be kept, read and applied elsewhere."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +10,8 @@ import numpy.typing as npt
 from relens.data.grouping import Grouping
 from relens.data.queries import DIRECTIONS
 from relens.ensemble.grid import WEIGHT_LIMIT, Weights, check_weights
-from relens.ensemble.inputs import INPUTS, Input, check_input
+from relens.ensemble.inputs import INPUTS, check_input
+from relens.ensemble.inputs.rank import RANK
 from relens.ensemble.objective import answer_ranks
 from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json
@@ -31,13 +32,13 @@ class EnsembleWeights:
         own: which groups have weights of their own, (G,) bool.
         fallback: weights of all other groups, (N,) int64.
         support: validation queries of each group, (G,) int64.
-        input: what the weights are applied to.
-        settings: how the weights came about, all values resolved.
+        input: name of the input that the weights are applied to.
+        settings: how the weights were found, with all choices resolved.
         dataset: name and fingerprint of the data set they were fitted on.
-        gap_scales: per model, for input ``score``: the scales of the gaps they were fitted on, (N,).
+        gap_scales: scale of each model's score gaps that the weights were fitted on, (N,), if there were any.
         trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR.
-        notes: what a reader should know, in words.
-        fitted_on: digest of the validation ranks they were fitted on; empty where that is not known.
+        notes: remarks for the reader.
+        fitted_on: digest of the validation ranks that the weights were fitted on; empty if unknown.
     """
 
     models: tuple[str, ...]
@@ -47,7 +48,7 @@ class EnsembleWeights:
     own: npt.NDArray[np.bool_]
     fallback: Weights
     support: npt.NDArray[np.int64]
-    input: Input = "rank"
+    input: str = RANK.name
     settings: dict[str, Any] = field(default_factory=dict)
     dataset: tuple[str, str] = ("", "")
     gap_scales: npt.NDArray[np.float64] | None = None
@@ -56,8 +57,9 @@ class EnsembleWeights:
     fitted_on: str = ""
 
     def of_packed(self, packed: PackedRanks) -> "EnsembleWeights":
-        """Return these weights with models and relations in ``packed``'s order; refuse ranks they do not belong to."""
-        check_input(self.input, packed)
+        """Return these weights in ``packed``'s order of models and relations; raise an error if it has other data."""
+        input = INPUTS[self.input]
+        check_input(input, packed)
         missing = [model for model in self.models if model not in packed.models]
         unweighted = [model for model in packed.models if model not in self.models]
         if missing or unweighted:
@@ -75,7 +77,7 @@ class EnsembleWeights:
             )
         order = [self.models.index(model) for model in packed.models]
         scales = None if self.gap_scales is None else self.gap_scales[order]
-        if self.input == "score" and not (
+        if input.needs_gaps and not (
             scales is not None and packed.gap_scales is not None and np.array_equal(scales, packed.gap_scales)
         ):
             raise WeightsError("score gaps of weights and ranks have different scales: pack both with those of valid")
@@ -94,10 +96,11 @@ class EnsembleWeights:
     def answer_ranks(self, packed: PackedRanks, *, jobs: int = 1) -> AnswerRanks:
         """Rank the answers of ``packed`` under these weights."""
         mine = self.of_packed(packed)
-        return answer_ranks(packed, mine.table, mine.grouping.groups_of(packed.queries), name=self.input, jobs=jobs)
+        groups = mine.grouping.groups_of(packed.queries)
+        return answer_ranks(packed, mine.table, groups, input=INPUTS[self.input], jobs=jobs)
 
     def normalised(self) -> npt.NDArray[np.float64]:
-        """Return the weights of each group scaled to sum 1, (G, N), for people to read."""
+        """Return the weights of each group scaled to sum 1, (G, N), for display."""
         table: npt.NDArray[np.float64] = self.table / self.table.sum(axis=1, keepdims=True)
         return table
 
@@ -130,7 +133,7 @@ class EnsembleWeights:
 
     @classmethod
     def from_json(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
-        """Rebuild from ``to_json``'s object; ``where`` names it in the message of an error."""
+        """Rebuild from ``to_json``'s object; ``where`` names it in errors."""
         WEIGHTS.check(value, where)
         with WEIGHTS.parsing(where):
             return cls._parsed(value, where)

@@ -13,7 +13,7 @@ from relens.data.catalog import load_dataset
 from relens.data.checks import check_splits, sampled_validation, suspicions
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
-from relens.ensemble.search import SearchSettings
+from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
 from relens.models import build, resolve_name, resolve_options

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relens.ensemble.inputs import ADVANTAGE_LIMIT, Input, cost_table
-from relens.packs.packing import MAX_GAP, UNITS_PER_MEAN_GAP, scale_gaps
+from relens.ensemble.inputs.base import Input
+from relens.ensemble.inputs.rank import RANK
+from relens.packs.packing import MAX_GAP, scale_gaps
 
 
 class Place(NamedTuple):
@@ -33,8 +34,8 @@ class CandidateRanking:
         scores: higher is better, (n, E) float32.
         known: ids of the known answers, (m,).
         weights: grid weights above 0, (n,) int64.
-        name: what the weights are applied to.
-        gap_scales: raw score difference of one unit of a gap, (n,); for input ``score``.
+        input: what the weights are applied to.
+        gap_scales: raw score difference of one unit of a gap, (n,); for an input of score gaps.
     """
 
     def __init__(
@@ -42,15 +43,15 @@ class CandidateRanking:
         scores: npt.NDArray[np.float32],
         known: npt.NDArray[np.integer[Any]],
         weights: npt.NDArray[np.int64],
-        name: Input = "rank",
+        input: Input = RANK,
         gap_scales: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        self.scores, self.weights, self.name = scores, weights, name
+        self.scores, self.weights, self.input = scores, weights, input
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
         self.doubled = _doubled_ranks(scores, self.known)
-        self.table = None if name == "score" else cost_table(name, scores.shape[1])
+        self.table = input.cost_table(scores.shape[1])
         self.cost = self._cost()
 
     @property
@@ -99,8 +100,7 @@ class CandidateRanking:
         For ``rank`` that is minus the mean rank; for a transform it runs from 0 (best) to -1; for ``score`` it is in
         units of a model's mean score gap on validation.
         """
-        unit = {"rank": 2, "score": UNITS_PER_MEAN_GAP}.get(self.name, ADVANTAGE_LIMIT)
-        return -float(self.cost[entity]) / unit / int(self.weights.sum())
+        return -float(self.cost[entity]) / self.input.unit / int(self.weights.sum())
 
     def _first(
         self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, EVALUATED, Direction, Queries
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Place
@@ -157,7 +158,7 @@ class Ensemble:
         weights = self.weights.table[self._group(asked)]
         scales = None if self.weights.gap_scales is None else self.weights.gap_scales[weights > 0]
         known = np.fromiter(self._known(asked), dtype=np.int64)
-        return CandidateRanking(scores, known, weights[weights > 0], self.weights.input, scales)
+        return CandidateRanking(scores, known, weights[weights > 0], INPUTS[self.weights.input], scales)
 
     def _known(self, asked: _Asked) -> dict[int, str]:
         return self.dataset.stated_answers.answers_to(asked.anchor, asked.relation, asked.direction)

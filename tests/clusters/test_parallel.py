@@ -1,10 +1,10 @@
-"""Work in parallel: the same results in the same order, whoever did the work."""
+"""Work in parallel: the same results in the same order, whichever worker computed them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.ensemble.parallel import batches, run_batches
+from relens.clusters.parallel import batches, run_batches
 from tests.ensemble.cases import Recorder
 
 
@@ -12,15 +12,17 @@ def square(number):
     return number * number
 
 
-@pytest.mark.parametrize("workers", ["threads", "processes"])
+def unchanged(number):
+    return number
+
+
+@pytest.mark.parametrize("send", [None, unchanged], ids=["threads", "processes"])
 @pytest.mark.parametrize("jobs", [1, 2, 3])
-def test_results_come_in_the_order_of_the_tasks(jobs, workers):
+def test_results_come_in_the_order_of_the_tasks(jobs, send):
     tasks = list(range(25))
     costs = [float((7 * task) % 11) for task in tasks]
     progress = Recorder()
-    found = run_batches(
-        square, tasks, jobs=jobs, costs=costs, workers=workers, progress=progress, description="squaring"
-    )
+    found = run_batches(square, tasks, jobs=jobs, costs=costs, send=send, progress=progress, description="squaring")
     assert found == [task * task for task in tasks]
     ((description, total, done),) = progress.tasks
     assert (description, total) == ("squaring", sum(costs))

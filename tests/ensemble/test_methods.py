@@ -1,4 +1,4 @@
-"""Baselines: each against the obvious loop, or the library it stands on."""
+"""Methods: the baselines against obvious loops or the library behind them, and methods of other packages."""
 
 import sys
 import warnings
@@ -7,16 +7,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from relens.ensemble import baselines
-from relens.ensemble.baselines import best_single, greedy, model_mrrs, mrr_mean, stacking
 from relens.ensemble.grid import to_grid
+from relens.ensemble.methods import METHODS, greedy
+from relens.ensemble.methods.stacking import sample_contested
+from relens.ensemble.objective import model_mrrs
 from relens.errors import MissingExtraError
 from relens.packs.simulation import Simulation
 from relens.seeding import generator
 from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, cases, pack, random_case
+from tests.ensemble.cases import NAMES, cases, context_of, pack, random_case
 
 few = settings(max_examples=25, deadline=None)
+
+
+def weights_of(method, packed, name="rank", **fields):
+    """Return the global weights that a method finds."""
+    return METHODS[method].search(context_of(packed, name, **fields)).common
+
+
+def stacking(packed, seed=0):
+    """Return the weights of stacking, and its notes."""
+    found = METHODS["stacking"].search(context_of(packed, seed=seed))
+    return found.common, found.notes
 
 
 def mrr_of(case, weights, name="rank"):
@@ -30,26 +42,26 @@ def test_models_mrrs_are_those_of_their_own_ranks(case):
     n = case.packed.n_models
     expected = [mrr_of(case, [int(i == j) for j in range(n)]) for i in range(n)]
     assert model_mrrs(case.packed) == pytest.approx([float(mrr) for mrr in expected], rel=1e-12)
-    found = best_single(case.packed).tolist()
+    found = weights_of("best-single", case.packed).tolist()
     assert sum(found) == 1
     assert expected[found.index(1)] == max(expected)
     in_proportion = np.rint(np.array([float(mrr) for mrr in expected]) / float(max(expected)) * 2**20)
-    assert np.abs(mrr_mean(case.packed) - in_proportion).max() <= 1
-    assert mrr_mean(case.packed).max() == 2**20
+    assert np.abs(weights_of("mrr-mean", case.packed) - in_proportion).max() <= 1
+    assert weights_of("mrr-mean", case.packed).max() == 2**20
 
 
 def test_equals_are_resolved_in_favour_of_the_first_model():
     values = np.array([[1.0, 0.0, 2.0], [1.0, 0.0, 2.0]])
-    assert best_single(pack([values, values], [0, 1]).packed).tolist() == [1, 0]
+    assert weights_of("best-single", pack([values, values], [0, 1]).packed).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_threads_change_no_baseline(jobs):
     packed = random_case(3, n_queries=20).packed
     assert np.array_equal(model_mrrs(packed), model_mrrs(packed, jobs=jobs))
-    assert np.array_equal(mrr_mean(packed), mrr_mean(packed, jobs=jobs))
-    assert np.array_equal(best_single(packed), best_single(packed, jobs=jobs))
-    assert np.array_equal(greedy(packed, "log"), greedy(packed, "log", jobs=jobs))
+    assert np.array_equal(weights_of("mrr-mean", packed), weights_of("mrr-mean", packed, jobs=jobs))
+    assert np.array_equal(weights_of("best-single", packed), weights_of("best-single", packed, jobs=jobs))
+    assert np.array_equal(weights_of("greedy", packed, "log"), weights_of("greedy", packed, "log", jobs=jobs))
 
 
 # --- greedy selection -----------------------------------------------------------------------------------------------
@@ -80,27 +92,27 @@ def caruana(case, name, steps, patience):
 @pytest.mark.parametrize("seed", range(3))
 def test_greedy_is_caruanas_selection(name, seed):
     case = random_case(seed, n_models=3, n_queries=6, n_candidates=8)
-    found = greedy(case.packed, name).tolist()
-    expected = caruana(case, name, baselines.GREEDY_STEPS, baselines.GREEDY_PATIENCE)
+    found = weights_of("greedy", case.packed, name).tolist()
+    expected = caruana(case, name, greedy.STEPS, greedy.PATIENCE)
     # Sums of floats may break ties of values that are equal as fractions: what counts is the value reached.
     assert float(mrr_of(case, found, name)) == pytest.approx(float(mrr_of(case, expected, name)), rel=1e-12)
 
 
 def test_greedy_steps_are_limited(monkeypatch):
-    monkeypatch.setattr(baselines, "GREEDY_STEPS", 2)
+    monkeypatch.setattr(greedy, "STEPS", 2)
     case = random_case(11, n_models=3, n_queries=30, levels=None)
-    assert 1 <= greedy(case.packed, "rank").sum() <= 2
+    assert 1 <= weights_of("greedy", case.packed, "rank").sum() <= 2
 
 
 @pytest.mark.kernels
 def test_greedy_is_never_worse_than_the_best_single_model():
     case = random_case(12, n_models=4, n_queries=10, levels=None)
     best = max(mrr_of(case, [int(i == j) for j in range(4)]) for i in range(4))
-    assert mrr_of(case, greedy(case.packed, "rank").tolist()) >= best
+    assert mrr_of(case, weights_of("greedy", case.packed, "rank").tolist()) >= best
 
 
 def test_greedy_with_one_model_stops():
-    assert greedy(random_case(0, n_models=1).packed, "rank").tolist() == [1]
+    assert weights_of("greedy", random_case(0, n_models=1).packed, "rank").tolist() == [1]
 
 
 # --- stacking -------------------------------------------------------------------------------------------------------
@@ -128,8 +140,8 @@ def test_stacking_is_scikit_learns_regression_on_all_contested_candidates():
         labels.append(False)
     weights = np.maximum(0.0, -regression(np.array(rows), np.array(labels)))
     assert weights.max() > 0
-    found, note = stacking(packed)
-    assert note is None
+    found, notes = stacking(packed)
+    assert notes == ()
     assert np.abs(found - np.rint(weights / weights.max() * 2**20)).max() <= 8
 
 
@@ -139,7 +151,7 @@ def test_stacking_samples_up_to_fifty_candidates_of_each_query():
     packed = case.packed
     counts = np.diff(packed.offsets)
     assert counts.max() > 50
-    drawn = baselines._sample_contested(packed, generator(4, "stacking"))
+    drawn = sample_contested(packed, generator(4, "stacking"))
     assert len(np.unique(drawn)) == len(drawn)
     per_query = np.bincount(np.searchsorted(packed.offsets, drawn, side="right") - 1, minlength=8)
     assert all(per_query[counts <= 50] == counts[counts <= 50])
@@ -165,17 +177,17 @@ def test_stacking_with_no_helpful_model_is_the_mean_and_says_so():
     """The answer is level with or behind every contested candidate: worse ranks speak for it."""
     pytest.importorskip("sklearn")
     ranks = [np.array([[5, 1, 5, 1, 5]] * 4), np.array([[5, 5, 1, 5, 1]] * 4)]
-    found, note = stacking(pack(ranks, [0] * 4, scores=False).packed)
+    found, notes = stacking(pack(ranks, [0] * 4, scores=False).packed)
     assert found.tolist() == [1, 1]
-    assert note == "stacking: no model got a positive weight, so all weights are equal"
+    assert notes == ("stacking: no model got a positive weight, so all weights are equal",)
 
 
 def test_stacking_without_contested_candidates_is_the_mean_and_says_so():
     pytest.importorskip("sklearn")
     packed = pack([np.array([[3.0, 1.0, 2.0]])] * 2, [0]).packed
-    found, note = stacking(packed)
+    found, notes = stacking(packed)
     assert found.tolist() == [1, 1]
-    assert note == "stacking: no contested candidate to learn from, so all weights are equal"
+    assert notes == ("stacking: no contested candidate to learn from, so all weights are equal",)
 
 
 def test_stacking_without_scikit_learn_names_the_extra(monkeypatch):

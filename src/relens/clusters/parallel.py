@@ -1,7 +1,7 @@
-"""Work in parallel through joblib, in batches of about equal cost; results never depend on the workers."""
+"""Work in parallel on this machine, in batches of about equal cost; results never depend on the workers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from joblib import Parallel, delayed
 
@@ -19,15 +19,14 @@ def run_batches(
     *,
     jobs: int,
     costs: Sequence[float] | None = None,
-    workers: Literal["threads", "processes"] = "threads",
     send: Callable[[T], T] | None = None,
     progress: Progress = SILENT,
     description: str = "working",
 ) -> list[R]:
     """Return ``[function(task) for task in tasks]``, computed by ``jobs`` workers, the costliest tasks first.
 
-    Threads suit functions that spend their time in compiled kernels, processes those that spend it in Python. ``send``
-    makes of a task one that holds no more than another process needs; it is called when the task's turn comes.
+    The workers are threads, which suit functions that spend their time in compiled kernels. With ``send`` they are
+    processes: ``send`` reduces a task to the data that another process needs, when the task's turn comes.
     """
     costs = [1.0] * len(tasks) if costs is None else list(costs)
     results: list[R | None] = [None] * len(tasks)
@@ -37,6 +36,7 @@ def run_batches(
                 results[at] = function(task)
                 advance(costs[at])
         else:
+            workers = "threads" if send is None else "processes"
             pool = Parallel(n_jobs=jobs, prefer=workers, batch_size=1, return_as="generator_unordered")
             parts = list(batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
             sent = ((part, [tasks[at] if send is None else send(tasks[at]) for at in part]) for part in parts)

@@ -1,0 +1,22 @@
+"""The mean of all models."""
+
+from relens.ensemble.context import SearchContext
+from relens.ensemble.grid import uniform
+from relens.ensemble.methods.base import Found, Method
+
+
+class Mean(Method):
+    """Equal weights."""
+
+    name = "mean"
+    description = "equal weights"
+    order = 0
+    learns = False
+    fitted = False
+
+    def search(self, context: SearchContext) -> Found:
+        """Return equal weights."""
+        return Found(uniform(context.packed.n_models))
+
+
+MEAN = Mean()
