@@ -25,7 +25,7 @@ STAGES = (
     {"relens.data"},
     {"relens.models"},
     {"relens.ranking"},
-    {"relens.training"},
+    {"relens.presets", "relens.training"},
     {"relens.packs"},
     {"relens.importers"},
     {"relens.clusters", "relens.ensemble"},

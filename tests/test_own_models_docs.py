@@ -39,25 +39,24 @@ def test_a_scorer_is_packed_as_the_document_shows(tmp_path, monkeypatch, capsys)
     assert (tmp_path / "runs" / "frequency" / "ranks" / "valid").is_dir()
 
 
-def test_the_model_of_the_document_trains_and_keeps_the_contract(monkeypatch, capsys):
+def test_the_model_of_the_document_trains_and_keeps_the_contract(capsys):
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
-    from relens.models import MODELS, build
-    from relens.training.presets import from_values
+    from relens.training.presets import settings_from_values
 
-    models = dict(MODELS)
-    monkeypatch.setattr("relens.models.MODELS", models)
     threads = torch.get_num_threads()
     try:
         namespace = execute(ADD)
     finally:
         torch.set_num_threads(threads)
-    assert models["distmult"] is namespace["DistMult"]
+    entry = namespace["DISTMULT"]
+    assert entry.model is namespace["DistMult"]
     assert namespace["result"].best_mrr > 0.15, "a guess is at .01"
     assert f"{namespace['result'].best_mrr:.3f}" in capsys.readouterr().out
-    preset, *_ = blocks(ADD, "toml")
-    assert from_values("distmult", tomllib.loads(preset)["distmult"]["default"]).options["dim"] == 64
+    point, preset = map(tomllib.loads, blocks(ADD, "toml"))
+    assert point["project"]["entry-points"]["relens.models"] == {"distmult": "my_package.distmult:DISTMULT"}
+    assert settings_from_values(entry, preset["distmult"]["default"]).options["dim"] == 64
 
-    model = build("distmult", 9, 3, {"dim": 5})
+    model = entry.build(9, 3, {"dim": 5})
     model.initialise("norm", torch.Generator().manual_seed(0))
     anchor, relation = torch.tensor([0, 4, 8]), torch.tensor([0, 5, 2])
     scores = model.score(model.encode(anchor, relation))

@@ -16,9 +16,9 @@ from relens.ensemble.search import METHODS, SEARCHERS
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
 from relens.packs.pack import PackedRanks
+from relens.presets import PRESETS
 from relens.runs import Run
 from relens.tables import Table
-from relens.training.preset_files import PRESETS
 
 FEW_QUERIES = 100
 """Validation queries below which fitted weights come with a warning."""
