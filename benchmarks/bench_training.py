@@ -43,10 +43,11 @@ from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
 from relens.models import MODELS
 from relens.models.base import KGEModel
+from relens.presets import PRESETS
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.seeding import generator
 from relens.training.loop import new_model
-from relens.training.presets import PRESETS, resolve
+from relens.training.presets import resolve_settings
 from relens.training.queries import TrainingQueries
 from relens.training.settings import TrainSettings
 from relens.training.state import TrainingState, isolated
@@ -135,7 +136,9 @@ class Bench:
 
     def settings(self, model: str, *changes: str) -> TrainSettings:
         """Return the preset's settings of a model, as if training took forever: schedules then stand still."""
-        settings = resolve(self.dataset.name, model, self.options.preset, [*changes, f"seed={self.options.seed}"])
+        settings = resolve_settings(
+            self.dataset.name, model, self.options.preset, [*changes, f"seed={self.options.seed}"]
+        )
         return replace(settings, steps=ENDLESS)
 
     def recipe(self, model: str) -> TrainSettings:
@@ -279,7 +282,7 @@ class Steps:
     def __init__(self, settings: TrainSettings, dataset: Dataset, device: torch.device) -> None:
         sizes = len(dataset.entities), len(dataset.relations)
         model: KGEModel = new_model(settings, dataset.train, *sizes).to(device).train()
-        self._settings, self._device = settings, model.entity.device
+        self._settings, self._device = settings, model.device
         facts = torch.from_numpy(dataset.train.astype(np.int64)).to(device)
         self._run = TrainingState(model, TrainingQueries.from_triples(facts, *sizes), settings)
         half = WARM_UP[device.type] // 2

@@ -17,7 +17,7 @@ from relens.data.dataset import Dataset
 from relens.files import write_json
 from relens.models import MODELS
 from relens.training.loop import new_model
-from relens.training.presets import resolve
+from relens.training.presets import resolve_settings
 from relens.training.queries import TrainingQueries
 from relens.training.state import TrainingState, isolated
 
@@ -29,7 +29,7 @@ def measure(
     dataset: Dataset, model: str, preset: str, device: torch.device, steps: int, changes: Iterable[str]
 ) -> dict[str, Any]:
     """Return milliseconds per step, and the kernels that take longest, in microseconds per step."""
-    settings = resolve(dataset.name, model, preset, changes)
+    settings = resolve_settings(dataset.name, model, preset, changes)
     triples = dataset.splits["train"]
     net = new_model(settings, triples, len(dataset.entities), len(dataset.relations)).to(device)
     with isolated(settings, device):

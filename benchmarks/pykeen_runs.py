@@ -19,7 +19,7 @@ from torch import Tensor
 
 from relens.data.dataset import Dataset
 from relens.models.base import KGEModel
-from relens.models.initialisers import SCALE
+from relens.models.embedding import SCALE
 
 PREFETCHED = 2
 """Batches that PyTorch's loader has each worker prepare ahead."""

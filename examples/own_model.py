@@ -18,7 +18,7 @@ from relens.packs.export import ModelScorer
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.tables import comparison_table
 from relens.training.loop import new_model, optimise
-from relens.training.presets import resolve
+from relens.training.presets import resolve_settings
 
 
 class Frequency:
@@ -37,7 +37,7 @@ class Frequency:
 
 def train_complex(dataset: relens.Dataset) -> ModelScorer:
     """Train one of relens' own models, shortly."""
-    settings = resolve(dataset.name, "complex", "demo", ["steps=300", "validate_every=300"])
+    settings = resolve_settings(dataset.name, "complex", "demo", ["steps=300", "validate_every=300"])
     known = dataset.known_answers
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations))
     valid = dataset.queries("valid")

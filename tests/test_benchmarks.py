@@ -243,12 +243,12 @@ def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
     from relens.data.catalog import load_dataset
     from relens.training.loop import new_model
     from relens.training.objective import build_objective
-    from relens.training.presets import resolve
+    from relens.training.presets import resolve_settings
     from relens.training.queries import TrainingQueries
 
     monkeypatch.syspath_prepend(BENCHMARKS)
     limits = import_module("limits")
-    dataset, settings = load_dataset("patterns"), resolve("patterns", name, "demo", ["batch=32"])
+    dataset, settings = load_dataset("patterns"), resolve_settings("patterns", name, "demo", ["batch=32"])
     sizes = len(dataset.entities), len(dataset.relations)
     model = new_model(settings, dataset.train, *sizes).train()
     facts = torch.from_numpy(dataset.train.astype("int64"))

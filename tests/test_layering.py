@@ -26,7 +26,7 @@ STAGES = (
     {"relens.models"},
     {"relens.ranking"},
     {"relens.metrics"},
-    {"relens.training"},
+    {"relens.presets", "relens.training"},
     {"relens.packs"},
     {"relens.importers"},
     {"relens.clusters"},

@@ -8,11 +8,11 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
-from relens.cli.device import pick_devices
 from relens.errors import InputError
-from relens.models.devices import current
+from relens.models.base import current
 from relens.models.transe import TransE
 from relens.packs import export
+from relens.pipeline.devices import pick_devices
 from relens.prediction import Ensemble
 from relens.ranking import validation as ranking
 from relens.training import loop
@@ -36,8 +36,8 @@ def test_several_devices_keep_their_order_and_may_be_named_twice():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("cuda:0,cuda:2", "device 'cuda:2' is not here, but cpu, cuda:0, cuda:1: name one of these"),
-        ("meta", "device 'meta' is not here"),
+        ("cuda:0,cuda:2", "there is no device 'cuda:2', only cpu, cuda:0, cuda:1: name one of these"),
+        ("meta", "there is no device 'meta'"),
         ("cuda:0,gpu", "unknown device 'gpu': expected auto, cpu, cuda or cuda:N"),
         ("cuda:0,", "unknown device ''"),
     ],

@@ -62,7 +62,7 @@ def test_wrong_requests(graph, tmp_path):
     fail(2, "did you mean 'transe'", "run", graph, "--run", tmp_path / "r", "--models", "trans", "--device", "cpu")
     fail(2, "unknown stage", "run", graph, "--run", tmp_path / "r", "--force", "everything", "--device", "cpu")
     fail(2, "unknown preset", "run", graph, "--run", tmp_path / "r", "--preset", "beast", "--device", "cpu")
-    fail(2, "device 'cuda:77' is not here, but cpu", "run", graph, "--run", tmp_path / "r", "--devices", "cpu,cuda:77")
+    fail(2, "there is no device 'cuda:77', only cpu", "run", graph, "--run", tmp_path / "r", "--devices", "cpu,cuda:77")
     assert not (tmp_path / "r").exists()
 
 

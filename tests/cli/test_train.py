@@ -1,6 +1,7 @@
 """Training and ranking from the command line, on a tiny graph."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import relens
 from relens.data.known_answers import KnownAnswers
 from relens.files import locked
 from relens.runs import Run
-from tests.cli.commands import fail, succeed
+from tests.cli.commands import fail, relens_process, succeed
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
@@ -46,7 +47,7 @@ def trained(graph, tmp_path_factory):
 
 def test_a_trained_model_says_how_it_went(graph, trained):
     again = succeed("train", graph, "--model", "TransE", "--run", trained, "--device", "cpu", *SMALL, "--json")
-    assert "is trained already" in again.err
+    assert "is already trained" in again.err
     dataset = read_folder(graph)
     stored = TrainedModel.open(trained / "models" / "transe" / "trained")
     known = KnownAnswers.build(list(dataset.splits.values()), 12, 2)
@@ -76,7 +77,7 @@ def test_ranking_packs_all_trained_models(trained, graph):
 def test_wrong_requests_are_refused(graph, trained, tmp_path):
     fail(
         2,
-        "there is no model 'rotat': did you mean 'rotate'?",
+        "unknown model 'rotat'; did you mean 'rotate'?",
         "train",
         graph,
         "--model",
@@ -111,7 +112,7 @@ def test_the_help_names_the_models_of_the_table(monkeypatch):
     assert f"--model TEXT {', '.join([*MODELS][:-1])} or {[*MODELS][-1]}." in " ".join(
         succeed("train", "--help").out.split()
     )
-    monkeypatch.setitem(MODELS, "mine", MODELS["transe"])
+    monkeypatch.setitem(MODELS._loaded, "mine", MODELS["transe"])
     assert f"{[*MODELS][-2]} or mine." in " ".join(succeed("train", "--help").out.split())
 
 
@@ -122,7 +123,7 @@ def without_torch(*arguments):
 
 
 def test_without_torch_there_is_help_and_a_message(tmp_path):
-    assert "--model TEXT Name of a base model." in " ".join(without_torch("train", "--help").stdout.split())
+    assert "--model TEXT Name of a model." in " ".join(without_torch("train", "--help").stdout.split())
     to_rank, to_make = Run.create(tmp_path / "there", "patterns").path, ["--run", str(tmp_path / "run")]
     commands = (
         ["train", "patterns", "--model", "transe", *to_make],
@@ -150,7 +151,7 @@ def test_the_help_names_the_presets_of_the_folder(command):
 
 
 def test_a_missing_gpu_is_named(graph, tmp_path):
-    message = "device 'cuda:77' is not here"
+    message = "there is no device 'cuda:77'"
     fail(2, message, "train", graph, "--model", "transe", "--run", tmp_path / "d", "--device", "cuda:77")
 
 
@@ -173,7 +174,7 @@ def test_checkpoints_that_a_killed_process_left_beside_a_complete_model_go(graph
     (path / "models" / "transe" / ".trained.ab12cd34.part").mkdir()
     command = ("train", graph, "--model", "transe", "--run", path, "--device", "cpu", *SMALL)
     with locked(path / "models" / "mine"):
-        assert "is trained already" in succeed(*command).err
+        assert "is already trained" in succeed(*command).err
     assert [folder.is_dir() for folder in left] == [False, True, True]
     assert not (path / "models" / "transe" / ".trained.ab12cd34.part").exists()
     succeed(*command)
@@ -191,4 +192,63 @@ def test_interrupted_in_training_again_it_goes_on_without_force(graph, tmp_path,
     assert TrainedModel.open(trained).settings.seed == 0
     assert "validation MRR" in succeed(*command, "--seed", 3).out
     assert TrainedModel.open(trained).settings.seed == 3
-    assert "is trained already" in succeed(*command, "--seed", 3).err
+    assert "is already trained" in succeed(*command, "--seed", 3).err
+
+
+@pytest.fixture
+def toy_package(tmp_path):
+    """A folder with a package that adds the model ``toy`` through an entry point."""
+    folder = tmp_path / "site"
+    information = folder / "toy_models-1.0.dist-info"
+    information.mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[1] / "models" / "toy.py", folder / "toy_models.py")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-models\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[relens.models]\ntoy = toy_models:TOY\n")
+    return os.pathsep.join([str(folder), *sys.path])
+
+
+def test_a_model_of_another_package_is_trained_like_ours(graph, toy_package, tmp_path):
+    few = ("--set", "steps=6", "--set", "validate_every=3", "--set", "batch=16", "--device", "cpu")
+    found = relens_process(
+        "train", graph, "--model", "TOY", "--run", tmp_path / "run", "--set", "scale=3", *few, PYTHONPATH=toy_package
+    )
+    assert found.code == 0, found.err
+    assert "training toy: preset demo, 6 steps on cpu" in found.err
+    assert "step 3 of 6, loss" in found.err
+    record = json.loads((tmp_path / "run" / "models" / "toy" / "trained" / "model.json").read_text())
+    assert (record["settings"]["loss"], record["settings"]["options"]) == ("1vsall", {"scale": 3.0})
+    path = tmp_path / "both"
+    found = relens_process(
+        "run", graph, "--models", "toy,complex", "--set", "complex.dim=8", "--run", path, "--no-report", "--jobs", 2,
+        *few, PYTHONPATH=toy_package,
+    )  # fmt: skip
+    assert found.code == 0, found.err
+    assert Run.open(path).ranks("test").models == ("toy", "complex")
+    missing = relens_process("train", graph, "--model", "toy", "--run", tmp_path / "none")
+    assert missing.code == 2
+    assert "unknown model 'toy'" in missing.err
+
+
+def test_without_a_preset_a_cpu_gets_the_demo(graph, tmp_path):
+    few = ("--set", "dim=8", "--set", "steps=2", "--set", "validate_every=2", "--set", "batch=64")
+    out = succeed("train", graph, "--model", "transe", "--run", tmp_path / "r", "--device", "cpu", *few)
+    assert "training transe: preset demo, 2 steps on cpu" in out.err
+    assert "step 2 of 2, loss" in out.err
+
+
+def test_training_that_takes_long_on_a_cpu_is_announced(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("relens.training.loop.ESTIMATE_SECONDS", 0.0)
+    monkeypatch.setattr("relens.training.loop.LONG_SECONDS", 0.0)
+    out = succeed("train", graph, "--model", "transe", "--run", tmp_path / "r", "--device", "cpu", *SMALL)
+    assert out.err.count("left at this pace. --preset demo, for CPUs, has smaller models") == 1
+    assert ", about 0 s left" in out.err
+
+
+def test_the_help_lists_every_setting():
+    from relens.training.settings import SETTINGS
+
+    told = " ".join(succeed("train", "--help").out.split())
+    assert "lr Learning rate of the first step. [default: 0.001]" in told
+    for name, setting in SETTINGS.items():
+        if name not in {"model", "options"}:
+            assert f" {name} {setting.help}" in told

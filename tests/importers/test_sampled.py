@@ -17,7 +17,7 @@ from relens.ensemble.search import search  # noqa: E402
 from relens.evaluation import evaluate, model_ranks  # noqa: E402
 from relens.importers.scorers import pack_scorers  # noqa: E402
 from relens.metrics.mrr import mrr  # noqa: E402
-from relens.models import MODELS, build  # noqa: E402
+from relens.models import MODELS  # noqa: E402
 from relens.packs.export import ModelScorer, Ranker, score_queries  # noqa: E402
 from relens.packs.pack import PackedRanks  # noqa: E402
 from relens.tables.results import comparison_table, evaluation_table  # noqa: E402
@@ -33,7 +33,7 @@ def models(dataset: Dataset, names=NAMES, dim: int = 8) -> dict:
     built = {}
     for seed, name in enumerate(names):
         options = {"dim": dim} if name in NAMES else {}
-        built[name] = build(name, len(dataset.entities), len(dataset.relations), options, triples)
+        built[name] = MODELS[name].build(len(dataset.entities), len(dataset.relations), options, triples)
         built[name].initialise("norm", torch.Generator().manual_seed(seed))
     return built
 

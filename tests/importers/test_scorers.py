@@ -177,10 +177,10 @@ def test_models_need_names_that_differ(tmp_path: Path):
 
 def test_a_relens_model_is_a_scorer(tmp_path):
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
-    from relens.models import build
+    from relens.models import MODELS
     from relens.packs.export import ModelScorer, Ranker
 
-    model = build("complex", N_ENTITIES, N_RELATIONS, {"dim": 6})
+    model = MODELS["complex"].build(N_ENTITIES, N_RELATIONS, {"dim": 6})
     model.initialise("norm", torch.Generator().manual_seed(0))
     expected = Ranker({"complex": model}, DATASET).pack("test", tmp_path / "expected", None)
     found = pack_scorers({"complex": ModelScorer(model)}, DATASET, tmp_path / "found", gaps=False)["test"]

@@ -2,7 +2,7 @@
 
 import torch
 
-from relens.models import KGEModel, build
+from relens.models import MODELS, KGEModel
 
 N_ENTITIES, N_RELATIONS = 9, 3
 TRIPLES = torch.tensor(
@@ -59,7 +59,7 @@ IDS = [f"{name}-{number}" for name, variants in OPTIONS.items() for number in ra
 def make(name: str, options: dict[str, object], seed: int = 0) -> KGEModel:
     """Return a model for evaluation; what starts at zero or one is drawn at random as well."""
     generator = torch.Generator().manual_seed(seed)
-    model = build(name, N_ENTITIES, N_RELATIONS, options, TRIPLES)
+    model = MODELS.find(name).build(N_ENTITIES, N_RELATIONS, options, TRIPLES)
     model.initialise(None, generator)
     with torch.no_grad():
         for key, value in model.state_dict().items():

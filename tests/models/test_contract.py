@@ -5,12 +5,17 @@ import torch
 from torch.nn.functional import dropout
 
 from relens.errors import InputError
-from relens.models import MODELS, build, relation_scorers, resolve_options
+from relens.models import MODELS
 from relens.models import distance as distances
 from tests.models.small import CASES, IDS, N_ENTITIES, N_RELATIONS, OPTIONS, all_queries, all_scores, make
 
+RELATION_SCORERS = [name for name, entry in MODELS.items() if entry.scores_relations]
 INVERTED = ("transe", "rotate", "complex", "house", "autoblm", "triplere", "stargraph", "interht")
-SHARED = [case for case in CASES if case[0] in INVERTED and resolve_options(*case).get("shared_inverse", True)]
+SHARED = [
+    case
+    for case in CASES
+    if case[0] in INVERTED and MODELS[case[0]].resolve_options(case[1]).get("shared_inverse", True)
+]
 every_case = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 
 
@@ -134,7 +139,7 @@ def test_a_distance_of_zero_has_a_finite_gradient(name):
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(("name", "options"), [case for case in CASES if case[0] in relation_scorers()])
+@pytest.mark.parametrize(("name", "options"), [case for case in CASES if case[0] in RELATION_SCORERS])
 def test_relations_get_the_scores_of_their_triples(name, options):
     model, scores = make(name, options), all_scores(make(name, options))
     head, tail = torch.cartesian_prod(torch.arange(N_ENTITIES), torch.arange(N_ENTITIES)).T
@@ -151,10 +156,10 @@ def test_relations_get_the_scores_of_their_triples(name, options):
     assert drawn == [(81, options["dim"]), (81, options["dim"]), model.relation.shape]
 
 
-@pytest.mark.parametrize("name", sorted(MODELS.keys() - relation_scorers()))
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - RELATION_SCORERS))
 def test_models_that_cannot_score_relations_say_so(name):
     model = make(name, OPTIONS[name][0])
-    with pytest.raises(InputError, match=rf"^{type(model).__name__} cannot score relations: set relation_weight=0$"):
+    with pytest.raises(InputError, match=rf"^{type(model).__name__} cannot score relations: set `relation_weight=0`$"):
         model.score_relations(torch.tensor([0]), torch.tensor([1]))
 
 
@@ -214,5 +219,5 @@ WN18RR, FB15K_237, BIOKG = (40_943, 11), (14_541, 237), (93_773, 51)
 )  # fmt: skip
 def test_parameter_counts(name, sizes, options, expected):
     with torch.device("meta"):  # counted, not allocated
-        model = build(name, *sizes, options, torch.zeros(1, 3, dtype=torch.long, device="cpu"))
+        model = MODELS[name].build(*sizes, options, torch.zeros(1, 3, dtype=torch.long, device="cpu"))
     assert model.n_parameters == expected

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from relens.errors import InputError
-from relens.models import build
-from relens.models.initialisers import INITIALISERS, fill
+from relens.models import MODELS
+from relens.models.embedding import INITIALISERS, fill
 from tests.models.small import CASES, IDS, N_ENTITIES, N_RELATIONS, TRIPLES
 
 
@@ -37,13 +37,13 @@ def test_the_table_is_covered_above():
 
 
 def test_an_unknown_initialiser_is_an_error():
-    with pytest.raises(InputError, match=r"^there is no initialiser 'x_nrm': did you mean 'x_norm'"):
-        build("transe", 3, 1, {"dim": 2}).initialise("x_nrm", generator())
+    with pytest.raises(InputError, match=r"^unknown `initialiser=x_nrm`; did you mean 'x_norm'"):
+        MODELS["transe"].build(3, 1, {"dim": 2}).initialise("x_nrm", generator())
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 def test_the_generator_decides_all_parameters(name, options):
-    first, second, third = (build(name, N_ENTITIES, N_RELATIONS, options, TRIPLES) for _ in range(3))
+    first, second, third = (MODELS[name].build(N_ENTITIES, N_RELATIONS, options, TRIPLES) for _ in range(3))
     state = torch.get_rng_state()
     first.initialise("uni", generator())
     second.initialise("uni", generator())
@@ -56,7 +56,7 @@ def test_the_generator_decides_all_parameters(name, options):
 
 
 def test_tables_follow_the_name():
-    model = build("rotate", 300, 20, {"dim": 50})
+    model = MODELS["rotate"].build(300, 20, {"dim": 50})
     model.initialise("norm", generator())
     assert model.entity.std().item() == pytest.approx(0.01, rel=0.05)
     assert model.relation.std().item() == pytest.approx(0.01, rel=0.1)
@@ -73,7 +73,7 @@ def test_tables_follow_the_name():
     ],
 )
 def test_house_has_a_rule_of_its_own(options, bound):
-    model = build("house", 20, 5, options)
+    model = MODELS["house"].build(20, 5, options)
     model.initialise("norm", generator())
     for table in (model.entity, model.relation):
         assert table.abs().max().item() == pytest.approx(bound, rel=2e-3)
@@ -83,7 +83,7 @@ def test_house_has_a_rule_of_its_own(options, bound):
 
 
 def test_compgcn_draws_every_matrix_from_xaviers_normal():
-    model = build("compgcn", 200, 50, {"dim": 60, "init_dim": 40, "filters": 2, "height": 10}, TRIPLES)
+    model = MODELS["compgcn"].build(200, 50, {"dim": 60, "init_dim": 40, "filters": 2, "height": 10}, TRIPLES)
     model.initialise("uni", generator())
     matrices = [model.entity, model.relation, *model.layers[0].weight, *model.layers[1].weight]
     for matrix in (*matrices, model.layers[0].relation_weight, model.layers[1].relation_weight):
@@ -93,21 +93,21 @@ def test_compgcn_draws_every_matrix_from_xaviers_normal():
 
 @pytest.mark.parametrize("name", ["autoblm", "triplere"])
 def test_models_with_a_rule_of_their_own_follow_a_name_as_well(name):
-    model = build(name, 300, 50, {"dim": 40})
+    model = MODELS[name].build(300, 50, {"dim": 40})
     model.initialise("norm", generator())
     for table in (model.entity, model.relation):
         assert table.std().item() == pytest.approx(0.01, rel=0.05)
 
 
 def test_autoblm_begins_with_a_deviation_of_its_own():
-    model = build("autoblm", 300, 50, {"dim": 40})
+    model = MODELS["autoblm"].build(300, 50, {"dim": 40})
     model.initialise(None, generator())
     for table in (model.entity, model.relation):
         assert table.std().item() == pytest.approx(0.1, rel=0.05)
 
 
 def test_triplere_begins_within_its_margin():
-    model = build("triplere", 300, 50, {"dim": 5000, "gamma": 12.0})
+    model = MODELS["triplere"].build(300, 50, {"dim": 5000, "gamma": 12.0})
     model.initialise(None, generator())
     for table in (model.entity, model.relation):
         assert table.abs().max().item() == pytest.approx(14 / 5000, rel=1e-3)

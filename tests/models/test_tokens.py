@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from relens.errors import InputError
-from relens.models import build, token_model
+from relens.models import MODELS, token_model
 from relens.models.tokens import MISSING, nearest_anchors, neighbours_of
 from tests.models.small import N_ENTITIES, OPTIONS, all_queries, all_scores, make
 
@@ -86,7 +86,7 @@ def test_kept_entities_follow_the_parameters(name):
 @pytest.mark.parametrize("name", ["stargraph", "interht"])
 def test_heads_divide_the_dimension(name):
     with pytest.raises(InputError, match=r"dim of (StarGraph|InterHT) is 9, expected a multiple of heads, 4"):
-        build(name, 3, 1, {"dim": 9, "heads": 4}, torch.tensor([[0, 0, 1]]))
+        MODELS[name].build(3, 1, {"dim": 9, "heads": 4}, torch.tensor([[0, 0, 1]]))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_features_stand_in_for_the_table_of_entities(features):
         (np.zeros((4, 2)), "has 4 rows, expected 9: one per entity, in their order"),
         (np.zeros(9), r"holds float64 of shape \(9,\), expected an array of real numbers, one row per entity"),
         (np.zeros((9, 2), dtype=int), "holds int64 of shape"),
-        (np.full((9, 2), np.nan), "holds numbers that are not finite"),
+        (np.full((9, 2), np.nan), "holds non-finite numbers"),
         (np.array([{}]), "cannot be read as features: Object arrays cannot be loaded"),
         (None, "cannot be read as features: .*No such file.*numpy.save"),
     ],

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[tr
 
 from relens.data.dataset import Dataset  # noqa: E402
 from relens.data.known_answers import KnownAnswers  # noqa: E402
-from relens.models import build  # noqa: E402
+from relens.models import MODELS  # noqa: E402
 from relens.packs.export import Ranker, pack_on_device  # noqa: E402
 from relens.packs.packing import pack_scores  # noqa: E402
 
@@ -43,7 +43,7 @@ def tiny_models() -> dict:
     models = {}
     triples = torch.from_numpy(np.array(DATASET.train)).long()
     for seed, name in enumerate(("transe", "complex", "rotate")):
-        model = build(name, len(DATASET.entities), len(DATASET.relations), {"dim": 6}, triples)
+        model = MODELS[name].build(len(DATASET.entities), len(DATASET.relations), {"dim": 6}, triples)
         model.initialise("norm", torch.Generator().manual_seed(seed))
         models[name] = model
     return models

@@ -7,16 +7,16 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 from torch import device
 
 from relens.errors import InputError
-from relens.pipeline.devices import check_devices, places_of
+from relens.pipeline.devices import check_devices, training_places
 
 CPU, FIRST, SECOND = device("cpu"), device("cuda:0"), device("cuda:1")
 
 
 def test_the_cpu_alone_is_shared_by_jobs_and_whatever_else_is_named_counts():
-    assert places_of([CPU], 3) == [CPU, CPU, CPU]
-    assert places_of([CPU, CPU], 3) == [CPU, CPU]
-    assert places_of([FIRST], 3) == [FIRST]
-    assert places_of([FIRST, SECOND, SECOND], 1) == [FIRST, SECOND, SECOND]
+    assert training_places([CPU], 3) == [CPU, CPU, CPU]
+    assert training_places([CPU, CPU], 3) == [CPU, CPU]
+    assert training_places([FIRST], 3) == [FIRST]
+    assert training_places([FIRST, SECOND, SECOND], 1) == [FIRST, SECOND, SECOND]
 
 
 def test_devices_of_two_kinds_are_refused():

@@ -247,8 +247,8 @@ def test_a_name_of_its_own_for_a_second_model(plan, tmp_path):
     ("changes", "force", "message"),
     [
         (["filterz=3"], [], r"'filterz=3' changes a setting that no model has"),
-        (["transe.filters=3"], [], "unknown setting 'filters' for transe"),
-        (["conve.height=7"], [], "dim of ConvE is 16 and height 7, expected"),
+        (["transe.filters=3"], [], "unknown setting 'filters' of transe"),
+        (["conve.height=7"], [], "`dim=16` and `height=7` of ConvE: expected"),
         ([], ["rnak"], "unknown stage 'rnak'; did you mean 'rank'"),
     ],
 )

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from relens.data.candidates import PADDING, Candidates
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, KGEModel, keep_all
+from relens.models.embedding import Encoded
 from relens.ranking.validation import filtered_ranks, mean_reciprocal_rank
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples
 

@@ -7,7 +7,7 @@ from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
 from relens.ranking.validation import mean_reciprocal_rank
-from relens.training.presets import resolve
+from relens.training.presets import resolve_settings
 from relens.training.settings import TrainSettings
 
 N_ENTITIES, N_RELATIONS = 12, 3
@@ -41,7 +41,7 @@ def shifted_triples() -> npt.NDArray[np.int32]:
 
 def small_settings(model: str, *changes: str) -> TrainSettings:
     """Return settings of a tiny model for a tiny graph."""
-    return resolve("tiny", model, "demo", ["batch=32", "validate_every=20", *SMALL[model], *changes])
+    return resolve_settings("tiny", model, "demo", ["batch=32", "validate_every=20", *SMALL[model], *changes])
 
 
 class TrainMRR:

@@ -18,10 +18,11 @@ from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
 from relens.data.patterns import ROWS, STEPS, Triple, patterns
 from relens.data.queries import Queries
+from relens.models import MODELS
 from relens.models.base import KGEModel
 from relens.ranking.validation import filtered_ranks, scoring
 from relens.training.loop import new_model, optimise
-from relens.training.presets import from_values
+from relens.training.presets import settings_from_values
 
 DISTANCE = {
     "loss": "bce_mean",
@@ -111,7 +112,7 @@ def learn(part: Part, model: str, seed: int = 0, **changes: Any) -> Learned:
     """Train a small model on what is told of a part, to its last step."""
     graph = take(part, seed)
     steps = {"steps": part.steps, "validate_every": part.steps}
-    settings = from_values(model, {**SETTINGS[model], **steps, "seed": seed, **changes})
+    settings = settings_from_values(MODELS[model], {**SETTINGS[model], **steps, "seed": seed, **changes})
     trained = new_model(settings, graph.train, *sizes(graph))
     optimise(trained, graph.train, settings, validate=lambda model: 1.0)
     return Learned(trained, graph)

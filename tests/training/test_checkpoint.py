@@ -13,7 +13,7 @@ from relens.errors import InputError
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
 from relens.training.log import LOG, LogRecord, read_log
-from relens.training.loop import TrainingResult, new_model, optimise
+from relens.training.loop import TrainingObserver, TrainingResult, new_model, optimise
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
 CPU = torch.device("cpu")
@@ -35,7 +35,13 @@ def train(model: str, folder: Path | None, *changes: str, until: int | None = No
     settings = small_settings(model, *CHANGES, *changes)
     trained = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS)
     result = optimise(
-        trained, TRIPLES, settings, validate=TrainMRR(TRIPLES), log=listen, folder=folder, checkpoint_seconds=0
+        trained,
+        TRIPLES,
+        settings,
+        validate=TrainMRR(TRIPLES),
+        observer=TrainingObserver(record=listen),
+        folder=folder,
+        checkpoint_seconds=0,
     )
     return trained.state_dict(), result
 
@@ -146,7 +152,7 @@ def test_no_checkpoint_is_none(tmp_path) -> None:
 
 def test_a_run_of_other_settings_is_refused(tmp_path) -> None:
     save_checkpoint(tmp_path, checkpoint(5, seed=0, lr=0.1))
-    with pytest.raises(InputError, match=r"holds a run with lr 0.1 instead of 0.2: remove it to start anew"):
+    with pytest.raises(InputError, match=r"holds a run with lr 0.1 instead of 0.2: remove it to start again"):
         newest_checkpoint(tmp_path, {"seed": 0, "lr": 0.2}, CPU)
 
 

@@ -10,7 +10,7 @@ import torch
 from relens.training.checkpoint import newest_step
 from relens.training.interruption import SIGNALS, Interruption
 from relens.training.log import LOG, read_log
-from relens.training.loop import new_model, optimise
+from relens.training.loop import TrainingObserver, new_model, optimise
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
 TRIPLES = random_triples()
@@ -31,9 +31,9 @@ def hears_signals():
 def test_a_signal_is_kept_until_the_work_asks(number):
     heard, before = [], signal.getsignal(number)
     with Interruption(lambda: heard.append(1)) as interruption:
-        assert not interruption.asked
+        assert not interruption.requested
         signal.raise_signal(number)
-        assert interruption.asked
+        assert interruption.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert len(heard) == 2
@@ -42,16 +42,16 @@ def test_a_signal_is_kept_until_the_work_asks(number):
 
 def test_where_nothing_is_changed_a_signal_ends_the_work_at_once():
     with Interruption() as interruption:
-        with pytest.raises(KeyboardInterrupt), interruption.at_once():
+        with pytest.raises(KeyboardInterrupt), interruption.immediate():
             signal.raise_signal(signal.SIGINT)
-        assert interruption.asked
+        assert interruption.requested
 
 
 def test_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with Interruption() as interruption:
         signal.raise_signal(signal.SIGTERM)
-    assert not interruption.asked
+    assert not interruption.requested
 
 
 def test_in_another_thread_nothing_changes():
@@ -93,7 +93,9 @@ class Trained:
             return validate(model)
 
         model = new_model(self.settings, TRIPLES, N_ENTITIES, N_RELATIONS)
-        result = optimise(model, TRIPLES, self.settings, validate=interrupted, folder=folder, stop=stop)
+        result = optimise(
+            model, TRIPLES, self.settings, validate=interrupted, folder=folder, observer=TrainingObserver(stop=stop)
+        )
         log = [(line["step"], line["loss"], line["mrr"], line["lr"]) for line in read_log(folder / LOG)]
         return model.state_dict(), (result.step, result.best_step, result.best_mrr, result.ending), log
 
@@ -131,4 +133,4 @@ def test_without_a_folder_nothing_is_kept() -> None:
     settings = small_settings("complex", *CHANGES)
     model = new_model(settings, TRIPLES, N_ENTITIES, N_RELATIONS)
     with pytest.raises(KeyboardInterrupt):
-        optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), stop=lambda: True)
+        optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), observer=TrainingObserver(stop=lambda: True))

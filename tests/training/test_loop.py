@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from relens.models import MODELS
-from relens.training.log import LOG, LogRecord, read_log
-from relens.training.loop import new_model, optimise
+from relens.training.log import LOG, LogRecord, read_log, readable_duration
+from relens.training.loop import TrainingObserver, new_model, optimise
 from tests.training.graphs import (
     N_ENTITIES,
     N_RELATIONS,
@@ -80,11 +80,11 @@ def test_divergence_keeps_the_best_and_says_so(caplog) -> None:
                 trained.entity.fill_(torch.nan)
 
     with caplog.at_level(logging.WARNING):
-        result = optimise(trained, TRIPLES, settings, validate=validate, log=poison)
+        result = optimise(trained, TRIPLES, settings, validate=validate, observer=TrainingObserver(record=poison))
     assert (result.ending, result.step, result.best_step) == ("diverged", 30, 20)
     assert torch.equal(trained.entity, validate.seen[0])
     assert seen[-1].loss is None
-    assert "no finite number by step 30; the model keeps its parameters of step 20" in caplog.text
+    assert "loss became non-finite by step 30; the model keeps its parameters of step 20" in caplog.text
 
 
 def test_divergence_before_any_validation_keeps_the_beginning() -> None:
@@ -96,7 +96,7 @@ def test_divergence_before_any_validation_keeps_the_beginning() -> None:
         with torch.no_grad():
             trained.entity.fill_(torch.nan)
 
-    result = optimise(trained, TRIPLES, settings, validate=Scripted(), log=poison)
+    result = optimise(trained, TRIPLES, settings, validate=Scripted(), observer=TrainingObserver(record=poison))
     assert (result.ending, result.best_step, result.best_mrr) == ("diverged", 0, None)
     assert torch.equal(trained.entity, beginning)
 
@@ -104,7 +104,14 @@ def test_divergence_before_any_validation_keeps_the_beginning() -> None:
 def test_records_are_handed_over_and_written(tmp_path) -> None:
     settings = small_settings("transe", "steps=40", "log_every=10", "schedule=linear", "hold=0.5")
     seen: list[LogRecord] = []
-    optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2), log=seen.append, folder=tmp_path)
+    optimise(
+        model_of(settings),
+        TRIPLES,
+        settings,
+        validate=Scripted(0.1, 0.2),
+        observer=TrainingObserver(record=seen.append),
+        folder=tmp_path,
+    )
     assert [record.step for record in seen] == [10, 20, 30, 40]
     assert [record.mrr for record in seen] == [None, 0.1, None, 0.2]
     assert [record.lr for record in seen] == pytest.approx([0.02, 0.02, 0.011, 0.001])
@@ -181,3 +188,38 @@ def test_inputs_are_not_changed() -> None:
     settings = small_settings("compgcn", "steps=20")
     optimise(model_of(settings, triples), triples, settings, validate=Scripted(0.1))
     assert np.array_equal(triples, TRIPLES)
+
+
+def test_records_say_how_far_training_is_and_what_is_left() -> None:
+    settings = small_settings("transe", "steps=40", "log_every=10")
+    seen: list[LogRecord] = []
+    observer = TrainingObserver(record=seen.append)
+    optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2), observer=observer)
+    assert [record.steps for record in seen] == [40] * 4
+    assert seen[0].seconds_left == pytest.approx(3 * seen[0].seconds, rel=0.2)
+    assert seen[-1].seconds_left == 0
+    record = LogRecord(200, 0.94844, 0.5472, 5e-4, 53_785.2, 2.4, 1_000, 9.6)
+    assert record.describe() == (
+        "step 200 of 1,000, loss 0.9484, validation MRR 0.5472, 53,785 examples/s, lr 0.0005, 2 s, about 10 s left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(4.6, "5 s"), (600, "10 min"), (3 * 3600, "3.0 h"), (50_000, "14 h"), (9 * 86_400, "9 days")],
+)
+def test_durations_have_the_unit_that_suits_them(seconds, expected) -> None:
+    assert readable_duration(seconds) == expected
+
+
+def test_long_training_on_a_cpu_is_announced_once(monkeypatch, caplog) -> None:
+    monkeypatch.setattr("relens.training.loop.ESTIMATE_SECONDS", 0.0)
+    monkeypatch.setattr("relens.training.loop.LONG_SECONDS", 0.0)
+    settings, told = small_settings("complex", "steps=20"), []
+    optimise(
+        model_of(settings), TRIPLES, settings, validate=Scripted(0.1), observer=TrainingObserver(takes_long=told.append)
+    )
+    assert len(told) == 1
+    with caplog.at_level(logging.WARNING):
+        optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
+    assert "training: about 0 s left at this pace; the preset demo" in caplog.text

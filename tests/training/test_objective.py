@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from relens.models import MODELS, relation_scorers
+from relens.models import MODELS
 from relens.training.loop import new_model
 from relens.training.losses import negative_sampling, weighted_mean
 from relens.training.objective import build_objective
-from relens.training.presets import resolve
+from relens.training.presets import resolve_settings
 from relens.training.queries import TrainingQueries
 from relens.training.settings import LOSSES, TrainSettings
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples, small_settings
@@ -24,7 +24,7 @@ def first_loss(model: str, *changes: str) -> float:
     """Return the loss of a model at the paper's initialisation and size, on a graph where no negative is known."""
     n_entities = 4_000
     triples = np.stack([np.arange(64), np.arange(64) % 3, np.arange(64) + 64], axis=1).astype(np.int32)
-    settings = resolve("wn18rr", model, "paper", ["dropout=0", "regulariser=none", "batch=64", *changes])
+    settings = resolve_settings("wn18rr", model, "paper", ["dropout=0", "regulariser=none", "batch=64", *changes])
     torch.manual_seed(0)
     return float(objective_of(settings, triples, n_entities)[2](torch.arange(64)).detach())
 
@@ -43,7 +43,7 @@ def test_first_scores_of_the_distance_models() -> None:
     # Mean of |h + r - t| over 1000 coordinates of N(0, 3·0.01²), and of the modulus over 500 of two N(0, 2·0.01²).
     gammas = {"transe": (3.5012462537, 13.82), "rotate": (3.7802264062, 8.86)}
     for model, (gamma, distance) in gammas.items():
-        settings = resolve("wn18rr", model, "paper")
+        settings = resolve_settings("wn18rr", model, "paper")
         triples = random_triples()
         built = new_model(settings, triples, N_ENTITIES, N_RELATIONS)
         heads, relations, tails = torch.from_numpy(triples.astype(np.int64)).T
@@ -111,7 +111,7 @@ def relation_loss(model, head: int, tail: int, relation: int) -> float:
 @pytest.mark.parametrize("shared_inverse", ["true", "false"])
 @pytest.mark.parametrize("row_weights", ["true", "false"])
 @pytest.mark.parametrize("loss", ["1vsall", "bce_mean"])
-@pytest.mark.parametrize("model", relation_scorers())
+@pytest.mark.parametrize("model", [name for name, entry in MODELS.items() if entry.scores_relations])
 def test_predicted_relations_are_a_further_loss(model, loss, row_weights, shared_inverse) -> None:
     triples = random_triples()
     head, relation, tail = triples.T.tolist()

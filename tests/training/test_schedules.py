@@ -15,7 +15,7 @@ def test_plateau_lowers_the_rate_like_pytorch() -> None:
     reference = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, mode="max", factor=0.5, patience=2)
     mrrs = [0.1, 0.2, 0.2, 0.19, 0.200001, 0.21, *[0.21] * 8, 0.3, 0.1, 0.1, 0.1, 0.1]
     for step, mrr in enumerate(mrrs):
-        schedule.validated(mrr)
+        schedule.record_validation(mrr)
         reference.step(mrr)
         assert schedule.rate(step) == pytest.approx(optimiser.param_groups[0]["lr"])
     assert schedule.scale == 0.5**4
@@ -24,7 +24,7 @@ def test_plateau_lowers_the_rate_like_pytorch() -> None:
 def test_without_a_schedule_the_rate_stays() -> None:
     schedule = Schedule(settings())
     for _ in range(9):
-        schedule.validated(0.1)
+        schedule.record_validation(0.1)
     assert schedule.rate(99) == 0.8
     assert not schedule.forgets(50)
 
@@ -45,10 +45,10 @@ def test_linear_holds_and_then_falls() -> None:
 def test_a_restored_schedule_goes_on() -> None:
     first = Schedule(settings(schedule="plateau", patience=1))
     for mrr in (0.5, 0.4, 0.4, 0.4):
-        first.validated(mrr)
+        first.record_validation(mrr)
     second = Schedule(first.settings)
     second.restore(first.state())
-    first.validated(0.4)
-    second.validated(0.4)
+    first.record_validation(0.4)
+    second.record_validation(0.4)
     assert second == first
     assert second.scale == 0.25

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from relens.errors import InputError
-from relens.training.settings import TrainSettings
+from relens.training.settings import SETTINGS, TrainSettings
 
 
 def test_as_dict_goes_through_json_and_back() -> None:
@@ -18,33 +18,33 @@ def test_whole_numbers_count_as_real_ones() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": -0.1}, "lr is -0.1, expected 1e-12 to 1000"),
-        ({"lr": float("nan")}, "lr is nan, expected"),
-        ({"dropout": 1.0}, "dropout is 1.0, expected 0.0 to 0.99"),
-        ({"steps": 0}, "steps is 0, expected 1 to"),
-        ({"stop_after": 0}, "stop_after is 0, expected 1 to"),
-        ({"seed": -1}, "seed is -1, expected 0 to"),
-        ({"batch": 1.5}, "batch is 1.5, expected a whole number"),
-        ({"batch": True}, "batch is True, expected a whole number"),
-        ({"row_weights": "yes"}, "row_weights is 'yes', expected true or false"),
-        ({"milestones": [1.5]}, "milestones is .*expected a list of steps"),
-        ({"loss": "bce_avd"}, "loss is 'bce_avd': .*did you mean 'bce_adv'"),
-        ({"optimiser": "sgd"}, "optimiser is 'sgd': expected one of adam, adagrad"),
-        ({"initialiser": 3}, "initialiser is 3: expected one of"),
-        ({"batch": 10, "pool_rows": 4}, "batch is 10 and pool_rows is 4.*divisor"),
-        ({"loss": "kvsall", "row_weights": True}, "row_weights is true with the loss kvsall.*set row_weights=false"),
-        ({"loss": "kvsall", "regulariser": "n3"}, "regulariser is n3 with the loss kvsall"),
+        ({"lr": -0.1}, "`lr=-0.1`: expected 1e-12 to 1000"),
+        ({"lr": float("nan")}, "`lr=nan`: expected"),
+        ({"dropout": 1.0}, "`dropout=1.0`: expected 0.0 to 0.99"),
+        ({"steps": 0}, "`steps=0`: expected 1 to"),
+        ({"stop_after": 0}, "`stop_after=0`: expected 1 to"),
+        ({"seed": -1}, "`seed=-1`: expected 0 to"),
+        ({"batch": 1.5}, "`batch=1.5`: expected a whole number"),
+        ({"batch": True}, "`batch=True`: expected a whole number"),
+        ({"row_weights": "yes"}, "`row_weights='yes'`: expected true or false"),
+        ({"milestones": [1.5]}, "`milestones=.*expected a list of steps"),
+        ({"loss": "bce_avd"}, "`loss='bce_avd'`: .*did you mean 'bce_adv'"),
+        ({"optimiser": "sgd"}, "`optimiser='sgd'`: expected one of adam, adagrad"),
+        ({"initialiser": 3}, "`initialiser=3`: expected one of"),
+        ({"batch": 10, "pool_rows": 4}, "`batch=10` is not a multiple of `pool_rows=4`.*divisor"),
+        ({"loss": "kvsall", "row_weights": True}, "`row_weights=true` with `loss=kvsall`.*set `row_weights=false`"),
+        ({"loss": "kvsall", "regulariser": "n3"}, "`regulariser=n3` with `loss=kvsall`"),
         (
             {"relation_weight": 0.3},
-            "relation_weight is 0.3, but transe cannot score relations; complex, autoblm, complex-rp can: set",
+            "`relation_weight=0.3`, but transe cannot score relations; complex, autoblm, complex-rp can: set",
         ),
-        ({"relation_weight": -1}, "relation_weight is -1.0, expected 0.0 to"),
+        ({"relation_weight": -1}, "`relation_weight=-1.0`: expected 0.0 to"),
         (
             {"model": "complex", "relation_weight": 0.3, "loss": "kvsall"},
-            "relation_weight is 0.3 with the loss kvsall.*another loss",
+            "`relation_weight=0.3` with `loss=kvsall`.*set `relation_weight=0`",
         ),
-        ({"schedule": "steps"}, "schedule is steps and milestones are"),
-        ({"milestones": (5,)}, "only it has them"),
+        ({"schedule": "steps"}, "`schedule=steps` with `milestones="),
+        ({"milestones": (5,)}, "the others have none"),
         ({"schedule": "steps", "milestones": (10, 5)}, "expected increasing steps"),
     ],
 )
@@ -56,3 +56,11 @@ def test_values_out_of_range_are_refused(changes, message) -> None:
 def test_unknown_names_are_refused_with_the_nearest() -> None:
     with pytest.raises(InputError, match="unknown setting 'negative'; did you mean 'negatives'"):
         TrainSettings.from_dict({"model": "transe", "negative": 3})
+
+
+def test_every_setting_is_described() -> None:
+    assert all(setting.help.endswith(".") for setting in SETTINGS.values())
+    assert SETTINGS["lr"].describe(0.001) == "default: 0.001"
+    assert SETTINGS["optimiser"].describe("adam") == "adam, adagrad; default: adam"
+    assert SETTINGS["stop_after"].describe(None) == "default: none"
+    assert SETTINGS["tf32"].describe(True) == "default: true"

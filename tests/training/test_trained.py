@@ -47,7 +47,7 @@ def test_a_saved_model_scores_the_same(model, tmp_path) -> None:
 
 def test_other_data_and_other_ids_are_refused(tmp_path) -> None:
     _, stored = saved("transe", tmp_path / "m")
-    with pytest.raises(InputError, match=r"was trained on tiny .*give the data it was trained on"):
+    with pytest.raises(InputError, match=r"was trained on tiny .*pass the data set of training"):
         stored.load(replace(GRAPH, train=random_triples(5)))
     turned = np.array([N_ENTITIES - 1, N_RELATIONS - 1, N_ENTITIES - 1])
     renumbered = Dataset(
@@ -57,7 +57,7 @@ def test_other_data_and_other_ids_are_refused(tmp_path) -> None:
         **{split: turned - triples for split, triples in GRAPH.splits.items()},
     )
     assert renumbered.fingerprint == GRAPH.fingerprint
-    with pytest.raises(InputError, match="give the data it was trained on"):
+    with pytest.raises(InputError, match="pass the data set of training"):
         stored.load(renumbered)
 
 

@@ -17,9 +17,9 @@ from relens.ensemble.settings import SearchSettings, declared_options, setting_o
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
 from relens.packs.pack import PackedRanks
+from relens.presets import PRESETS
 from relens.runs import Run
 from relens.tables import Table
-from relens.training.preset_files import PRESETS
 
 FEW_QUERIES = 100
 """Fewer validation queries cause a warning about fitted weights."""

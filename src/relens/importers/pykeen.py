@@ -167,7 +167,7 @@ class PykeenScorer:
         """Return the scores of PyKEEN's entities for pairs (b, 2); batches become smaller when memory runs out."""
         import torch
 
-        from relens.models.devices import current
+        from relens.models.base import current
 
         parts: list[npt.NDArray[np.float32]] = []
         at = 0

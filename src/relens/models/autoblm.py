@@ -1,33 +1,35 @@
-"""AutoBLM (Zhang et al., 2022): a bilinear form whose blocks were searched for; the structure of KGBench."""
+"""AutoBLM (Zhang et al., 2022): a bilinear form with a searched block structure, that of KGBench."""
 
 import torch
 from torch import Tensor, nn
 
 from relens.errors import InputError
-from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
+from relens.models.base import Drop, keep_all
+from relens.models.embedding import EmbeddingModel, Encoded, dot_scores
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Size
 
 DEVIATION = 0.1
-"""Of the entries both tables begin with (KGBench)."""
+"""Standard deviation of the first entries of both tables (KGBench)."""
 
 
-class AutoBLM(KGEModel):
+class AutoBLM(EmbeddingModel):
     """s = ⟨h₁, r₁, t₁⟩ + ⟨h₂, r₂, t₂⟩ + ⟨h₃, r₃, t₄⟩ + ⟨h₄, r₄, t₃⟩ over the quarters of h, r and t.
 
-    Where r₃ = r₄ the relation is symmetric. Heads are asked for with the two exchanged, or with a vector of their own.
+    A relation with r₃ = r₄ is symmetric. Queries for heads exchange r₃ and r₄, or use a vector of their own.
     """
 
     def __init__(self, n_entities: int, n_relations: int, *, dim: Size = 2048, shared_inverse: bool = True) -> None:
         super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
         if dim % 4:
-            raise InputError(f"dim of AutoBLM is {dim}, expected a multiple of 4: its vectors have four quarters")
+            raise InputError(f"`dim={dim}` of AutoBLM: expected a multiple of 4, because vectors have four quarters")
         self.make_tables(dim, dim)
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
         """Draw tables with the initialiser of that name; from N(0, 0.1²) for None."""
-        super().initialise(tables, generator)
-        if tables is None:
+        super().initialise(initialiser, generator)
+        if initialiser is None:
             for table in (self.entity, self.relation):
                 nn.init.normal_(table, 0.0, DEVIATION, generator=generator)
 
@@ -43,9 +45,12 @@ class AutoBLM(KGEModel):
         return dot_scores(queries.vector, self.entity, candidates, drop)
 
     def score_relations(self, head: Tensor, tail: Tensor, drop: Drop = keep_all) -> Tensor:
-        """Score by dot product with the pairs; see ``KGEModel.score_relations``."""
+        """Score by dot product with the pairs; see ``EmbeddingModel.score_relations``."""
         vector = drop(lookup(self.entity, head)) * crossed(drop(lookup(self.entity, tail)))
         return dot_scores(vector, self.relation, None, drop)
+
+
+AUTOBLM = ModelEntry("autoblm", AutoBLM, "a bilinear form with a searched structure (Zhang et al., 2022)", order=7)
 
 
 def crossed(rows: Tensor) -> Tensor:

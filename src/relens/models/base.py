@@ -1,18 +1,19 @@
-"""What every model offers: encode queries, and score candidates against them."""
+"""The contract of every model: encode queries, and score candidates for them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from relens.errors import InputError
-from relens.models import initialisers
-from relens.models.lookup import all_dots, lookup
+from relens.models.layers import reset_layers
 
 Drop = Callable[[Tensor], Tensor]
 """Embedding dropout, applied to looked-up rows; the identity at evaluation."""
+Objective = Callable[[Tensor], Tensor]
+"""A function from the examples of a batch, (B,) int64, to the number that training minimises, ()."""
 
 
 def keep_all(rows: Tensor) -> Tensor:
@@ -20,94 +21,103 @@ def keep_all(rows: Tensor) -> Tensor:
     return rows
 
 
-class Encoded(NamedTuple):
-    """B queries as a model sees them.
+def current(device: torch.device) -> AbstractContextManager[None]:
+    """Make a GPU the current device of this thread; Triton kernels and recorded steps run on the current device.
+
+    Code that trains or scores enters this context itself, because it may run in any thread: a service predicts in
+    another thread than the one it was started in.
+    """
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+class TrainingExamples(Protocol):
+    """The training queries as a model sees them; ``relens.training.queries.TrainingQueries`` implements this.
 
     Attributes:
-        vector: what candidates are compared with, (B, d).
-        relation: directed relation ids, (B,): r asks for tails, r + R for heads.
-        rows: the looked-up (dropped-out) anchor and relation rows, for regularisers; (B, …) each.
-        table: the entities to compare with, (E, d), where that is not the model's own table.
-        matrices: what entities are multiplied with first, by directed relation (2R, …), where there is such a thing.
-        scale: what candidates are multiplied with first, coordinate by coordinate, (B, d), where there is such a thing.
+        anchor: ids, (Q,) int64.
+        relation: directed ids, (Q,) int64.
+        answer: ids, (Q,) int64.
     """
 
-    vector: Tensor
-    relation: Tensor
-    rows: tuple[Tensor, ...]
-    table: Tensor | None = None
-    matrices: Tensor | None = None
-    scale: Tensor | None = None
+    @property
+    def anchor(self) -> Tensor:  # noqa: D102
+        ...
+
+    @property
+    def relation(self) -> Tensor:  # noqa: D102
+        ...
+
+    @property
+    def answer(self) -> Tensor:  # noqa: D102
+        ...
+
+    def known(self, anchor: Tensor, relation: Tensor, candidates: Tensor) -> Tensor:
+        """Say which candidates (C, P) are training answers of B queries, (B, P) bool."""
+        ...
 
 
 class KGEModel(nn.Module, ABC):
     """A model of a graph with E entities and R relations.
 
     Queries are pairs (anchor, directed relation): relation r asks for tails, r + R for heads. Scores are unbounded,
-    higher is better. Tables are empty until ``initialise``.
-
-    Attributes:
-        entity: entity table, (E, d).
-        relation: relation table, (R, …), or (2R, …) where inverses have rows of their own.
-        shared_inverse: whether r and r + R share a row.
+    higher is better. A model need not have an embedding per entity; those that do extend ``EmbeddingModel``.
     """
 
     needs_triples: ClassVar[bool] = False
     """Whether the constructor takes the training triples, (n, 3) ids, after the two counts."""
 
-    entity: nn.Parameter
-    relation: nn.Parameter
-
-    def __init__(self, n_entities: int, n_relations: int, *, shared_inverse: bool = True) -> None:
+    def __init__(self, n_entities: int, n_relations: int) -> None:
         super().__init__()
         self.n_entities = n_entities
         self.n_relations = n_relations
-        self.shared_inverse = shared_inverse
 
-    def make_tables(self, entity_dim: int, relation_dim: int) -> None:
-        """Create the two tables, empty."""
-        self.entity = nn.Parameter(torch.empty(self.n_entities, entity_dim))
-        n_rows = self.n_relations if self.shared_inverse else 2 * self.n_relations
-        self.relation = nn.Parameter(torch.empty(n_rows, relation_dim))
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
+        """Draw all parameters; here, those of layers with PyTorch's defaults.
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
-        """Draw tables with the initialiser of that name (``x_norm`` for None), layers with PyTorch's defaults.
-
-        Meant for the CPU, before the model is moved: a seed then gives the same parameters on every device.
+        A model with parameters outside layers draws them, too. ``initialiser`` names the initialiser of embedding
+        tables; None is the model's own. Call this on the CPU, before the model is moved: a seed then gives the same
+        parameters on every device.
         """
-        initialisers.reset_layers(self, generator)
-        for table in (self.entity, self.relation):
-            initialisers.fill(table, tables or "x_norm", generator)
+        del initialiser
+        reset_layers(self, generator)
 
     @abstractmethod
-    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
-        """Encode B queries; ``anchor`` and directed ``relation`` are (B,) ids."""
+    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Any:
+        """Encode B queries; ``anchor`` and directed ``relation`` are (B,) ids.
+
+        The result may be any object: only ``score`` of the same model reads it.
+        """
 
     @abstractmethod
-    def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
-        """Score candidates of B queries.
+    def score(self, queries: Any, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
+        """Score candidates of B encoded queries.
 
-        ``candidates`` is None for all entities (result (B, E)), or ids (C, P): the queries then fall into C chunks of
+        ``candidates`` is None for all entities (result (B, E)), or ids (C, P): the queries then form C chunks of
         B/C consecutive ones, and each chunk is scored against its own P candidates (result (B, P)). C = B gives
         each query its own candidates, C = 1 one pool for all.
         """
 
-    def score_relations(self, head: Tensor, tail: Tensor, drop: Drop = keep_all) -> Tensor:
-        """Score every row of the relation table between B heads and tails, given as ids (B,): (B, rows).
+    def training_objective(self, queries: TrainingExamples, settings: Any) -> Objective | None:
+        """Return the model's own objective, or None for the loss of the settings.
 
-        The score of row i is that of the query (head, i) with the answer ``tail``. Not all models can do this; those
-        that do can be trained to predict relations as well.
+        A model overrides this if it must know the answers of a batch, for instance to hide their edges while it
+        propagates along the others. Examples are places among the Q training queries. ``settings`` is the
+        ``relens.training.settings.TrainSettings`` of the run. On CUDA the objective is recorded as a graph: shapes may
+        not depend on values.
         """
-        raise InputError(f"{type(self).__name__} cannot score relations: set relation_weight=0")
+        del queries, settings
+        return None
 
-    def relation_rows(self, relation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rows of the relation table (B,) and signs (B, 1): −1 where a shared row is to be inverted."""
-        inverse = (relation >= self.n_relations) & self.shared_inverse
-        return relation - self.n_relations * inverse, 1 - 2 * inverse.unsqueeze(1).to(self.relation.dtype)
+    def tables_with_gradient_in_place(self) -> tuple[nn.Parameter, ...]:
+        """Return the parameters whose gradients exist before the backward pass, which adds to them in place.
+
+        See ``relens.models.lookup``. The other parameters get their gradients from PyTorch.
+        """
+        return ()
 
     @property
     def device(self) -> torch.device:
-        """The device that holds the parameters."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
     @property
@@ -115,14 +125,7 @@ class KGEModel(nn.Module, ABC):
         """The number of trainable numbers."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
-
-def dot_scores(
-    vector: Tensor, table: Tensor, candidates: Tensor | None, drop: Drop, bias: Tensor | None = None
-) -> Tensor:
-    """Score by dot product with the rows of ``table`` (E, d), plus ``bias`` (E,); see ``KGEModel.score``."""
-    if candidates is None:
-        scores = all_dots(vector, drop(table))
-        return scores if bias is None else scores + bias
-    chunks = vector.view(len(candidates), -1, vector.shape[1])  # (C, b, d)
-    scores = torch.bmm(chunks, drop(lookup(table, candidates)).transpose(1, 2))
-    return (scores if bias is None else scores + bias[candidates].unsqueeze(1)).flatten(0, 1)
+    @property
+    def bytes_per_candidate(self) -> int:
+        """Bytes that one candidate of one query takes while it is scored among given candidates."""
+        return 4

@@ -6,19 +6,20 @@ import torch
 from torch import Tensor, nn
 
 from relens.errors import InputError
-from relens.models import initialisers
-from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
+from relens.models.base import Drop, keep_all
+from relens.models.embedding import EmbeddingModel, Encoded, dot_scores, xavier_normal
+from relens.models.entry import ModelEntry
 from relens.models.graph import Composition, Edges, GraphLayer
-from relens.models.images import ChannelNorm
+from relens.models.layers import ChannelNorm
 from relens.models.lookup import lookup
 from relens.models.options import Probability, Range, Size
 
 
-class CompGCN(KGEModel):
-    """s = ⟨f(x_h, z_r), x_t⟩ + bias_t, where x and z come out of one or two graph layers.
+class CompGCN(EmbeddingModel):
+    """s = ⟨f(x_h, z_r), x_t⟩ + bias_t, where x and z are the output of one or two graph layers.
 
-    Anchors and candidates are rows of one dropped-out entity matrix per call of ``encode``. What the second layer gives
-    is dropped out like the decoder's features (as the first implementation does). ``height`` counts the image's rows.
+    Anchors and candidates are rows of one dropped-out entity matrix per call of ``encode``. The output of the second
+    layer has the dropout of the decoder's features, as in the first implementation. ``height`` is the image's height.
     """
 
     needs_triples: ClassVar[bool] = True
@@ -45,8 +46,8 @@ class CompGCN(KGEModel):
         width = 2 * dim // height
         if 2 * dim % height or min(height, width) < kernel:
             raise InputError(
-                f"dim of CompGCN is {dim}, height {height} and kernel {kernel}: expected an image of 2·dim numbers in "
-                f"height full rows, no side shorter than the kernel"
+                f"`dim={dim}`, `height={height}` and `kernel={kernel}` of CompGCN: expected an image of 2·dim numbers "
+                f"in height full rows, no side shorter than the kernel"
             )
         self.make_tables(init_dim, init_dim)
         self.edges = Edges(triples, n_entities, n_relations)
@@ -63,13 +64,13 @@ class CompGCN(KGEModel):
         self.bias = nn.Parameter(torch.zeros(n_entities))
         self._kept: tuple[object, tuple[Tensor, Tensor]] | None = None
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
-        """Draw tables and the graph layers' matrices with Xavier's normal; ``tables`` is not used."""
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
+        """Draw tables and the graph layers' matrices with Xavier's normal; ``initialiser`` is not used."""
         super().initialise("x_norm", generator)
         for layer in self.modules():
             if isinstance(layer, GraphLayer):
                 for matrix in layer.matrices():
-                    initialisers.xavier_normal(matrix, generator)
+                    xavier_normal(matrix, generator)
 
     def graph(self) -> tuple[Tensor, Tensor]:
         """Return the encoded entities (E, q) and relations (2R, q), kept at evaluation until a parameter changes."""
@@ -88,8 +89,8 @@ class CompGCN(KGEModel):
         return x, z
 
     def train(self, mode: bool = True) -> "CompGCN":
-        """Switch between training and evaluation; an encoded graph is not kept across."""
-        # Replayed CUDA graphs change parameters without telling.
+        """Switch between training and evaluation; an encoded graph is not kept."""
+        # Replayed CUDA graphs change parameters without changing their versions.
         self._kept = None
         return super().train(mode)
 
@@ -106,3 +107,11 @@ class CompGCN(KGEModel):
         del drop
         assert queries.table is not None
         return dot_scores(queries.vector, queries.table, candidates, keep_all, self.bias)
+
+
+COMPGCN = ModelEntry(
+    "compgcn",
+    CompGCN,
+    "a graph network encodes entities, a convolutional one decodes (Vashishth et al., 2020)",
+    order=6,
+)

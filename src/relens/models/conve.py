@@ -4,20 +4,22 @@ import torch
 from torch import Tensor, nn
 
 from relens.errors import InputError
-from relens.models.base import Drop, Encoded, KGEModel, dot_scores, keep_all
-from relens.models.images import ChannelNorm
+from relens.models.base import Drop, keep_all
+from relens.models.embedding import EmbeddingModel, Encoded, dot_scores
+from relens.models.entry import ModelEntry
+from relens.models.layers import ChannelNorm
 from relens.models.lookup import lookup
 from relens.models.options import Probability, Size
 
 KERNEL = 3
 
 
-class ConvE(KGEModel):
+class ConvE(EmbeddingModel):
     """s = ⟨f(h, r), t⟩ with f = image → convolution → linear layer.
 
-    With ``shared_inverse`` heads and tails are asked for with the same vector, not inverted (KGTuner). ``original`` is
-    the layout of the first publication: batch norm of the image, and a bias per entity. ``height`` counts the image's
-    rows that each of anchor and relation fills.
+    With ``shared_inverse``, queries for heads and for tails use the same vector, not inverted (KGTuner). ``original``
+    is the layout of the first publication: batch norm of the image, and a bias per entity. Anchor and relation fill
+    ``height`` rows of the image each.
     """
 
     def __init__(
@@ -38,8 +40,8 @@ class ConvE(KGEModel):
         width = dim // height
         if dim % height or width < KERNEL or 2 * height < KERNEL:
             raise InputError(
-                f"dim of ConvE is {dim} and height {height}, expected a height of at least 2 and a dim that is a "
-                f"multiple of it, {KERNEL} times or more"
+                f"`dim={dim}` and `height={height}` of ConvE: expected a height of at least 2, and a dim that is a "
+                f"multiple of it, at least {KERNEL} times"
             )
         self.make_tables(dim, dim)
         self.image_shape = (1, height, width)
@@ -61,3 +63,6 @@ class ConvE(KGEModel):
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
         """Score by dot product; see ``KGEModel.score``."""
         return dot_scores(queries.vector, self.entity, candidates, drop, self.bias)
+
+
+CONVE = ModelEntry("conve", ConvE, "a convolutional network reads anchor and relation (Dettmers et al., 2018)", order=5)

@@ -13,7 +13,7 @@ from relens.models.base import Drop, keep_all
 from relens.models.lookup import lookup
 
 PIECE = {"cpu": 2**20, "cuda": 2**28}
-"""Differences held at a time where no fused kernel is at hand: about what fits a cache, and 1 GiB."""
+"""Differences held at a time without a fused kernel: about the size of a cache, and 1 GiB."""
 
 
 def l1_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
@@ -43,10 +43,10 @@ def scaled_distance(vector: Tensor, scale: Tensor, table: Tensor, candidates: Te
 
 
 def dropped(table: Tensor, candidates: Tensor | None, drop: Drop) -> tuple[Tensor, Tensor | None]:
-    """Return a table and candidates with dropout: of the rows of each candidate where they are few, else of all rows.
+    """Return a table and candidates with dropout: of each candidate's row if candidates are few, else of all rows.
 
-    In the second case a candidate's dropout is the same for all queries of a step. ``drop`` may as well be another
-    function of rows.
+    In the second case a candidate's dropout is the same for all queries of a step. ``drop`` may be any function of
+    rows.
     """
     if drop is keep_all:
         return table, candidates
@@ -59,7 +59,7 @@ def dropped(table: Tensor, candidates: Tensor | None, drop: Drop) -> tuple[Tenso
 def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
     """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks of k coordinates, (B, E) or (B, P).
 
-    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), of which query b uses ``group[b]``.
+    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), query b uses ``matrices[group[b]]``.
     """
     if fused.usable(vector):
         return fused.block_distance(vector, matrices, group, table, candidates)
@@ -78,7 +78,7 @@ def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tenso
 class _Moduli(torch.autograd.Function):
     """Sums of moduli (C, b, P) for chunks (C, b, d) and rows (C, P, d).
 
-    The backward pass recomputes the differences, and its gradient at 0 is 0 (that of hypot is not a number).
+    The backward pass recomputes the differences, and the gradient at 0 is 0 (that of hypot is NaN).
     """
 
     @staticmethod
@@ -126,7 +126,7 @@ def _scaled_differences(chunks: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
 
 
 def in_chunks(rows: Tensor, candidates: Tensor | None) -> Tensor:
-    """Split what belongs to B queries, (B, …), into the chunks that share candidates: (C, B/C, …)."""
+    """Split values of B queries, (B, …), into the chunks that share candidates: (C, B/C, …)."""
     return torch.unflatten(rows, 0, (1 if candidates is None else len(candidates), -1))
 
 
@@ -140,8 +140,8 @@ def in_pieces(
 ) -> Tensor:
     """Return the distances (B, P) that ``distance`` gives, as (C, b, P), for rows (C, P, d) of ``table``.
 
-    Candidates are taken some at a time, as each costs ``n_differences`` numbers. With ``recompute`` they are not kept
-    for the backward pass.
+    Candidates are taken in pieces, because each one costs ``n_differences`` numbers. With ``recompute`` the
+    differences are computed again in the backward pass instead of being kept.
     """
 
     def piece(start: int, stop: int) -> Tensor:

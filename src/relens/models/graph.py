@@ -1,4 +1,4 @@
-"""Graph layers of CompGCN: every entity sums what its neighbours, composed with their relations, send it."""
+"""Graph layers of CompGCN: every entity sums its neighbours, each composed with its relation."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -13,14 +13,14 @@ Composition = Literal["corr", "mult", "sub"]
 
 
 class Edges(nn.Module):
-    """Triples as 2n edges: n where the head receives from the tail, then n where the tail receives from the head.
+    """Triples as 2n edges: first n from tail to head, then n from head to tail.
 
     Attributes:
         sender, relation: ids, (2n,); relations are directed.
         receiver: ids, (2n,); E is added for the second direction.
-        norm: weights, (2n,): (degree of receiver · degree of sender)^(−1/2). Both degrees count how often an entity
-            receives in that direction (as the first implementation does), and what an entity that never does sends
-            has weight 0.
+        norm: weights, (2n,): (degree of receiver · degree of sender)^(−1/2). As in the first implementation, both
+            degrees count how often an entity receives in that direction; messages of an entity that never receives
+            have weight 0.
     """
 
     sender: Tensor
@@ -69,7 +69,8 @@ class GraphLayer(nn.Module):
         super().__init__()
         self.composition = composition
         self.loop_relation = nn.Parameter(torch.empty(1, p))
-        self.weight = nn.Parameter(torch.empty(3, p, q))  # of what heads receive, of what tails receive, of itself
+        # For messages to heads, for messages to tails, and for the entity itself.
+        self.weight = nn.Parameter(torch.empty(3, p, q))
         self.relation_weight = nn.Parameter(torch.empty(p, q))
         self.norm = nn.BatchNorm1d(q)
         self.dropout = nn.Dropout(dropout)
@@ -80,7 +81,7 @@ class GraphLayer(nn.Module):
 
     def forward(self, x: Tensor, z: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
         """Return the new entities (E, q) and relations (2R, q) for ``x`` (E, p) and ``z`` (2R, p)."""
-        # Sums commute with the linear map: entities are mapped instead of edges.
+        # Sums commute with the linear map, which is therefore applied to entities instead of edges.
         received = self.dropout(receive(x, z, edges, self.composition) @ self.weight[:2]).sum(dim=0)
         itself = compose(x, self.loop_relation, self.composition) @ self.weight[2]
         return torch.tanh(self.norm((received + itself) / 3)), z @ self.relation_weight
@@ -97,13 +98,13 @@ def compose(x: Tensor, z: Tensor, composition: Composition) -> Tensor:
 
 
 def receive(x: Tensor, z: Tensor, edges: Edges, composition: Composition) -> Tensor:
-    """Return the weighted sums of composed neighbours, (2, E, p): what heads receive, and what tails receive."""
+    """Return the weighted sums of composed neighbours, (2, E, p): received by heads, and received by tails."""
     if composition == "mult":
         return edges.product_sums(x, z, fused.REAL)
     if composition == "sub":
         return edges.sums(lookup(x, edges.sender) - lookup(z, edges.relation), len(x))
-    # Correlation is a product in the frequency domain, and sums may be taken there: the tables are transformed
-    # instead of every edge.
+    # Correlation is a product in the frequency domain, where sums may be taken, too: only the tables are transformed,
+    # not every edge.
     summed = edges.product_sums(_frequencies(x), _frequencies(z), fused.CONJUGATE)
     received: Tensor = torch.fft.irfft(torch.complex(*summed.chunk(2, dim=-1)), n=x.shape[1])
     return received

@@ -5,19 +5,20 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relens.errors import InputError
-from relens.models import initialisers
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, keep_all
 from relens.models.distance import block_distance, dropped
+from relens.models.embedding import EmbeddingModel, Encoded, uniform
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Number, Size
 
 
-class HousE(KGEModel):
+class HousE(EmbeddingModel):
     """s = γ − Σᵢ ‖h″ᵢ − t′ᵢ‖₂ over c blocks of k coordinates.
 
-    h′ and t′ are projections of head and tail, h″ reflects h′. Reflections keep distances, so heads are asked for by
-    reflecting t′ back and comparing with h′. Each relation has V = reflections + 2·projections unit vectors per block:
-    those of tails first, then of the reflections, then of heads. Strengths of projections are at most ``limit``.
+    h′ and t′ are projections of head and tail, h″ reflects h′. Reflections keep distances, so queries for heads reflect
+    t′ back and compare with h′. Each relation has V = reflections + 2·projections unit vectors per block: first those
+    of tails, then of the reflections, then of heads. Strengths of projections are at most ``limit``.
     """
 
     def __init__(
@@ -34,24 +35,24 @@ class HousE(KGEModel):
     ) -> None:
         super().__init__(n_entities, n_relations)
         if dim < block:
-            raise InputError(f"dim of HousE is {dim}, expected at least one block, {block}")
+            raise InputError(f"`dim={dim}` of HousE: expected at least `block={block}`")
         n_reflections = block // 2 * 2 if reflections is None else reflections
         self.gamma, self.projections, self.limit = gamma, projections, limit
         self.blocks = (dim // block, block)
         self.entity = nn.Parameter(torch.empty(n_entities, self.blocks[0] * block))
         self.relation = nn.Parameter(torch.empty(n_relations, n_reflections + 2 * projections, *self.blocks))
-        # Strengths of the projections of heads (0) and tails (1): a scalar, and the size of one number per block.
+        # Strengths of the projections of heads (0) and tails (1): a scalar times one absolute value per block.
         self.strength = nn.Parameter(torch.empty(n_relations, 2, projections, 1))
         self.block_strength = nn.Parameter(torch.empty(n_relations, 2, projections, self.blocks[0]))
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
-        """Draw parameters by HousE's own rule; ``tables`` is not used."""
-        del tables
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
+        """Draw parameters by HousE's own rule; ``initialiser`` is not used."""
+        del initialiser
         bound = (self.gamma + 2) / (self.blocks[0] * self.blocks[1] ** 0.5)
-        initialisers.uniform(self.entity, bound, generator)
-        initialisers.uniform(self.relation, bound, generator)
-        initialisers.uniform(self.strength, 0.01, generator)
-        initialisers.uniform(self.block_strength, 1.0, generator)
+        uniform(self.entity, bound, generator)
+        uniform(self.relation, bound, generator)
+        uniform(self.strength, 0.01, generator)
+        uniform(self.block_strength, 1.0, generator)
         with torch.no_grad():
             self.strength[:, 1] = -self.strength[:, 0]
 
@@ -59,12 +60,12 @@ class HousE(KGEModel):
         """Project and reflect the anchors."""
         of_anchor, of_candidate = self._matrices()
         anchors = drop(lookup(self.entity, anchor))
-        # A product and a sum: batches of matrices this small times one vector each are slow in BLAS.
+        # A product and a sum, because BLAS is slow for batches of such small matrices times one vector each.
         turned = (lookup(of_anchor, relation) * anchors.view(-1, self.blocks[0], 1, self.blocks[1])).sum(dim=-1)
         return Encoded(turned.flatten(1), relation, (anchors,), matrices=of_candidate)
 
     def _matrices(self) -> tuple[Tensor, Tensor]:
-        """Return what anchors and what candidates are multiplied with, by directed relation, (2R, c, k, k) each."""
+        """Return the matrices of anchors and of candidates, by directed relation, (2R, c, k, k) each."""
         m, last = self.projections, self.relation.shape[1] - self.projections
         vectors = normalize(self.relation, dim=-1).transpose(1, 2)  # (R, c, V, k)
         strengths = (self.strength * self.block_strength.abs()).clamp(max=self.limit).transpose(2, 3)  # (R, 2, c, m)
@@ -82,11 +83,14 @@ class HousE(KGEModel):
         return self.gamma - block_distance(queries.vector, queries.matrices, queries.relation, table, candidates)
 
 
+HOUSE = ModelEntry("house", HousE, "a relation is a chain of Householder reflections (Li et al., 2022)", order=3)
+
+
 def chain(vectors: Tensor, strengths: Tensor) -> Tensor:
     """Return the matrix that applies x − s·⟨v, x⟩·v for each of n unit vectors, the first one first: (…, k, k).
 
     ``vectors`` are (…, n, k) and ``strengths`` (…, n). The chain is I − Σⱼ sⱼ·vⱼ·uⱼᵀ with uⱼ = vⱼ − Σᵢ sᵢ·⟨vⱼ, vᵢ⟩·uᵢ
-    over i < j: one triangular system in place of n steps.
+    over i < j: one triangular system instead of n steps.
     """
     identity = torch.eye(vectors.shape[-1], dtype=vectors.dtype, device=vectors.device)
     scaled = strengths.unsqueeze(-1) * vectors

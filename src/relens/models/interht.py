@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from relens.errors import InputError
 from relens.models.base import Drop
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Number, Probability, Size
 from relens.models.token_model import TokenModel, rows_or_zeros
@@ -14,9 +15,9 @@ from relens.models.tokens import MISSING, TokenBlock, nearest_anchors, neighbour
 class InterHT(TokenModel):
     """``TokenModel`` with v = u whose tokens are the entity, neighbours along and against its triples, and anchors.
 
-    Entities are rows of ``entity`` as themselves and of ``neighbour`` as neighbours, each mapped to d numbers, and
-    anchors rows of ``anchor``. A vector of its kind is added to each token. Those an entity does not have get no
-    attention, but count in the mean.
+    An entity is a row of ``entity`` for itself and a row of ``neighbour`` as a neighbour, each mapped to d numbers;
+    an anchor is a row of ``anchor``. Each token gets a vector of its kind added. Missing tokens get no attention, but
+    count in the mean.
     """
 
     entity_tokens: Tensor
@@ -44,7 +45,7 @@ class InterHT(TokenModel):
     ) -> None:
         super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
         if dim % heads:
-            raise InputError(f"dim of InterHT is {dim}, expected a multiple of heads, {heads}")
+            raise InputError(f"`dim={dim}` of InterHT: expected a multiple of `heads={heads}`")
         self.gamma, self.relation_scale, self.interaction = gamma, relation_scale, relation_scale
         self.make_tables(token_dim, 3 * dim)
         n_anchors = min(anchors, n_entities)
@@ -72,3 +73,8 @@ class InterHT(TokenModel):
         )
         hidden = torch.cat([itself, near, anchors], dim=1) == MISSING
         return torch.cat(parts, dim=1) + lookup(self.kind, self.kinds), hidden
+
+
+INTERHT = ModelEntry(
+    "interht", InterHT, "as StarGraph, and head and tail act on each other (Wang et al., 2022)", order=11
+)

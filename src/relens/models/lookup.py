@@ -1,7 +1,7 @@
-"""Rows of tables, products with tables, and where the gradients of tables go.
+"""Rows of tables, products with tables, and the gradients of tables.
 
-A table may be far larger than the rows a training step looks up, and each dense gradient on the way would be written
-and read once more. So gradients of looked-up rows are added in place where the training step has put one for them.
+A table may be far larger than the rows that a training step looks up, and each intermediate dense gradient would be
+written and read once more. The training step therefore creates the table's gradient, and backward passes add to it.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 ALIGNED = 8
-"""Numbers in a row that cuBLAS' fast kernels ask to be a multiple of."""
+"""The fast kernels of cuBLAS need rows whose length is a multiple of this."""
 
 
 def lookup(table: Tensor, ids: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def lookup(table: Tensor, ids: Tensor) -> Tensor:
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table; the backward pass touches those rows alone.
+    """Rows of a table; the backward pass touches only those rows.
 
     PyTorch's own indexing adds gradients of equal ids one after the other: slow where many queries share a relation.
     """
@@ -47,8 +47,8 @@ def all_dots(vector: Tensor, table: Tensor) -> Tensor:
 class _AllDots(torch.autograd.Function):
     """Products with a table, padded to a multiple of ``ALIGNED`` rows on CUDA.
 
-    Rows of an odd number of scores are not aligned in memory, and cuBLAS then falls back to slow kernels. Padding costs
-    a copy.
+    Rows of scores with an odd length are not aligned in memory, and cuBLAS falls back to slow kernels. Padding costs a
+    copy.
     """
 
     @staticmethod
@@ -74,9 +74,9 @@ def _padded(rows: Tensor, dim: int) -> Tensor:
 
 
 def gradient_of(table: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return where a backward pass is to add a table's gradient, and what it is to return for the table.
+    """Return the tensor to which a backward pass adds a table's gradient, and the gradient that it then returns.
 
-    For a parameter with a gradient: that gradient, and nothing to return; else zeros, which are to be returned.
+    For a parameter that has a gradient: that gradient, and None. Otherwise: zeros, twice.
     """
     if table.is_leaf and table.grad is not None:
         return table.grad, None

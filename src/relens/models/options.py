@@ -1,4 +1,4 @@
-"""Options of models: types and ranges stand in the constructors' annotations, and are checked from there."""
+"""Options of models: the annotations of a constructor give their types and ranges."""
 
 import inspect
 import math
@@ -32,19 +32,28 @@ Margin = Annotated[float, Range(0)]
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def resolve(constructor: Callable[..., object], options: Mapping[str, object], name: str) -> dict[str, Any]:
-    """Return all keyword-only arguments of a constructor: those in ``options``, checked, and defaults otherwise."""
-    hints = get_type_hints(constructor, include_extras=True)
+def option_defaults(constructor: Callable[..., object]) -> dict[str, Any]:
+    """Return the keyword-only arguments of a constructor and their defaults."""
     parameters = inspect.signature(constructor).parameters.values()
-    known = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    for option in options:
-        if option not in known:
-            raise InputError(f"{name} has no option {option!r}: {nearest(option, known)}")
-    return known | {option: _checked(value, hints[option], f"{option} of {name}") for option, value in options.items()}
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def _checked(value: object, hint: Any, where: str) -> object:
-    """Return the value as its hint wants it: a number in its range, a bool, a text, one of some names, or None."""
+def resolve_options(constructor: Callable[..., object], given: Mapping[str, object], owner: str) -> dict[str, Any]:
+    """Return all keyword-only arguments of a constructor: the given ones, checked, and defaults for the others.
+
+    ``owner`` names the model in errors.
+    """
+    hints = get_type_hints(constructor, include_extras=True)
+    defaults = option_defaults(constructor)
+    for option in given:
+        if option not in defaults:
+            raise InputError(f"{owner} has no option {option!r}; {nearest(option, defaults)}")
+    return defaults | {option: _checked(option, value, hints[option], owner) for option, value in given.items()}
+
+
+def _checked(option: str, value: object, hint: Any, owner: str) -> object:
+    """Return the value as its hint requires: a number in its range, a bool, a text, one of some names, or None."""
+    found = f"`{option}={value!r}` of {owner}"
     if get_origin(hint) in (Union, UnionType):
         if value is None:
             return None
@@ -52,11 +61,11 @@ def _checked(value: object, hint: Any, where: str) -> object:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         if value not in choices:
-            raise InputError(f"{where} is {value!r}: {nearest(str(value), choices)}")
+            raise InputError(f"{found}: {nearest(str(value), choices)}")
         return value
     kind, *limits = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or any(value not in limit for limit in limits):
-        raise InputError(f"{where} is {value!r}, expected {' '.join(map(str, (_WORDS[kind], *limits)))}")
+        raise InputError(f"{found}: expected {' '.join(map(str, (_WORDS[kind], *limits)))}")
     return value

@@ -6,18 +6,19 @@ import torch
 from torch import Tensor
 
 from relens.errors import InputError
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, keep_all
 from relens.models.distance import dropped, modulus_distance
-from relens.models.initialisers import SCALE
+from relens.models.embedding import SCALE, EmbeddingModel, Encoded
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Size
 
 
-class RotatE(KGEModel):
-    """s = γ − Σₖ |hₖ·exp(iφₖ) − tₖ|; heads are asked for with −φ, or with angles of their own.
+class RotatE(EmbeddingModel):
+    """s = γ − Σₖ |hₖ·exp(iφₖ) − tₖ|; queries for heads use −φ, or angles of their own.
 
-    Rows hold real parts, then imaginary parts. φ = π·θ/0.01 for relation rows θ: the scale of the initialisers turns
-    by π (KGTuner).
+    Rows hold real parts, then imaginary parts. φ = π·θ/0.01 for relation rows θ, so that the scale of the
+    initialisers is a rotation by π (KGTuner).
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class RotatE(KGEModel):
     ) -> None:
         super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
         if dim % 2:
-            raise InputError(f"dim of RotatE is {dim}, expected an even number: real and imaginary parts")
+            raise InputError(f"`dim={dim}` of RotatE: expected an even number, real and imaginary parts")
         self.gamma = gamma
         self.make_tables(dim, dim // 2)
 
@@ -48,3 +49,6 @@ class RotatE(KGEModel):
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
         """Score by the sum of moduli; see ``KGEModel.score``."""
         return self.gamma - modulus_distance(queries.vector, *dropped(self.entity, candidates, drop))
+
+
+ROTATE = ModelEntry("rotate", RotatE, "a relation rotates complex coordinates (Sun et al., 2019)", order=2)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from relens.errors import InputError
 from relens.models.base import Drop
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Number, Probability, Size
 from relens.models.token_model import TokenModel, rows_or_zeros
@@ -15,11 +16,11 @@ from relens.models.tokens import TokenBlock, nearest_anchors, neighbours_of
 class StarGraph(TokenModel):
     """``TokenModel`` whose tokens are the entity, neighbours of highest degree, and the anchors nearest to it.
 
-    Entities are rows of ``entity``, mapped to d numbers, and anchors rows of ``anchor``; zeros stand in for those an
-    entity does not have. A vector of its kind is added to each token.
+    Entities are rows of ``entity``, mapped to d numbers, and anchors are rows of ``anchor``; missing tokens are zeros.
+    Each token gets a vector of its kind added.
 
     ``features`` is the path of an array (E, f), ``.npy``, one row per entity in the order of the data set's labels.
-    These rows, texts for instance as a language model encodes them, then stand in for ``entity`` and do not change.
+    These rows, for instance texts encoded by a language model, replace ``entity`` and are not trained.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class StarGraph(TokenModel):
     ) -> None:
         super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)
         if dim % heads:
-            raise InputError(f"dim of StarGraph is {dim}, expected a multiple of heads, {heads}")
+            raise InputError(f"`dim={dim}` of StarGraph: expected a multiple of `heads={heads}`")
         self.gamma, self.relation_scale = gamma, relation_scale
         self.make_tables(token_dim, 3 * dim)
         self.features = features
@@ -67,14 +68,15 @@ class StarGraph(TokenModel):
     anchor_tokens: Tensor
     kinds: Tensor
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
-        """Draw all tables as ``TokenModel`` does, but for features."""
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
+        """Draw all tables as ``TokenModel`` does, except features."""
         features = self.entity.detach().clone()
         if self.features is not None and len(features) != self.n_entities:
             raise InputError(
-                f"{self.features} has {len(features)} rows, expected {self.n_entities}: one per entity, in their order"
+                f"{self.features} has {len(features)} rows, expected {self.n_entities}: one per entity, in the order "
+                f"of the labels"
             )
-        super().initialise(tables, generator)
+        super().initialise(initialiser, generator)
         if self.features is not None:
             with torch.no_grad():
                 self.entity.copy_(features)
@@ -88,8 +90,13 @@ class StarGraph(TokenModel):
         return torch.cat(parts, dim=1) + lookup(self.kind, self.kinds), None
 
 
+STARGRAPH = ModelEntry(
+    "stargraph", StarGraph, "entities are encoded from neighbours and anchors (Li et al., 2022)", order=10
+)
+
+
 def read_features(path: str) -> Tensor:
-    """Return an array (m, f) of finite numbers from a file ``.npy``."""
+    """Read an array (m, f) of finite numbers from an ``.npy`` file."""
     try:
         values = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -98,5 +105,5 @@ def read_features(path: str) -> Tensor:
         found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "several arrays"
         raise InputError(f"{path} holds {found}, expected an array of real numbers, one row per entity")
     if not np.isfinite(values).all():
-        raise InputError(f"{path} holds numbers that are not finite, expected features without")
+        raise InputError(f"{path} holds non-finite numbers, expected finite features")
     return torch.from_numpy(values).to(torch.get_default_dtype())

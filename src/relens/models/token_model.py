@@ -1,4 +1,4 @@
-"""What StarGraph and InterHT share: entities are encoded from tokens, and scored like TripleRE."""
+"""The common part of StarGraph and InterHT: entities are encoded from tokens, and scored like TripleRE."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from relens.models import initialisers
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, keep_all
 from relens.models.distance import scaled_distance
+from relens.models.embedding import EmbeddingModel, Encoded, fill, uniform
 from relens.models.lookup import lookup
 from relens.models.tokens import MISSING, TokenBlock
 
@@ -17,11 +17,11 @@ PIECE = 2**12
 """Entities encoded at a time at evaluation."""
 
 
-class TokenModel(KGEModel):
+class TokenModel(EmbeddingModel):
     """s = γ − ‖v·h∘t + h∘(u·rʰ + 1) − t∘(u·rᵗ + 1) + rᵐ‖₁ for h and t of length 1, encoded from tokens by a block.
 
-    u is ``relation_scale`` and v ``interaction``. Rows of relations hold rʰ, rᵗ and rᵐ. Heads are asked for with the
-    same row, or with one of their own, as tails of an inverse relation.
+    u is ``relation_scale`` and v ``interaction``. Rows of relations hold rʰ, rᵗ and rᵐ. Queries for heads use the
+    same row, or a row of their own, as tails of an inverse relation.
     """
 
     needs_triples: ClassVar[bool] = True
@@ -33,17 +33,17 @@ class TokenModel(KGEModel):
 
     @abstractmethod
     def tokens(self, entities: Tensor, drop: Drop) -> tuple[Tensor, Tensor | None]:
-        """Return the tokens (n, T, d) of entities (n,), and which of them to hide from each other, (n, T) or None."""
+        """Return the tokens (n, T, d) of entities (n,), and which of them get no attention, (n, T) or None."""
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
         """Draw all tables with the initialiser of that name; from U(±(γ + 2)/d) for None."""
-        super().initialise(tables, generator)
+        super().initialise(initialiser, generator)
         layers = {id(value) for layer in self.modules() if layer is not self for value in layer.parameters()}
         for table in (value for value in self.parameters() if id(value) not in layers):
-            if tables is None:
-                initialisers.uniform(table, 3 * (self.gamma + 2) / self.relation.shape[1], generator)
+            if initialiser is None:
+                uniform(table, 3 * (self.gamma + 2) / self.relation.shape[1], generator)
             else:
-                initialisers.fill(table, tables, generator)
+                fill(table, initialiser, generator)
 
     def embed(self, entities: Tensor, drop: Drop = keep_all) -> Tensor:
         """Encode entities (n,) as vectors of length 1, (n, d)."""
@@ -51,7 +51,7 @@ class TokenModel(KGEModel):
 
     def embed_all(self, drop: Drop = keep_all) -> Tensor:
         """Encode all entities, (E, d); at evaluation they are kept until a parameter changes."""
-        entities = torch.arange(self.n_entities, device=self.entity.device)
+        entities = torch.arange(self.n_entities, device=self.device)
         if self.training or torch.is_grad_enabled() or drop is not keep_all:
             return self.embed(entities, drop)
         state = [(value.data_ptr(), value._version) for value in self.state_dict(keep_vars=True).values()]
@@ -60,8 +60,8 @@ class TokenModel(KGEModel):
         return self._kept[1]
 
     def train(self, mode: bool = True) -> "TokenModel":
-        """Switch between training and evaluation; encoded entities are not kept across."""
-        # Replayed CUDA graphs change parameters without telling.
+        """Switch between training and evaluation; encoded entities are not kept."""
+        # Replayed CUDA graphs change parameters without changing their versions.
         self._kept = None
         return super().train(mode)
 
@@ -72,7 +72,7 @@ class TokenModel(KGEModel):
         of_heads, of_tails, translation = rows.chunk(3, dim=-1)
         vector, asks_tails = self.embed(anchor, drop), sign > 0
         of_anchor = self.relation_scale * torch.where(asks_tails, of_heads, of_tails) + 1
-        # As head the anchor adds v·h to what multiplies t, with t's sign; as tail it adds v·t to what multiplies h.
+        # An anchor that is the head adds v·h to the factor of t, with t's sign; a tail adds v·t to the factor of h.
         of_candidate = self.relation_scale * torch.where(asks_tails, of_tails, of_heads) + 1
         of_candidate = of_candidate - sign * self.interaction * vector
         return Encoded(vector * of_anchor + sign * translation, relation, (rows,), scale=of_candidate)
@@ -89,5 +89,5 @@ class TokenModel(KGEModel):
 
 
 def rows_or_zeros(table: Tensor, ids: Tensor) -> Tensor:
-    """Return rows (…, d) of a table for ids (…), zeros for those missing."""
+    """Return rows (…, d) of a table for ids (…), zeros for missing ids."""
     return lookup(table, ids.clamp_min(0)) * (ids != MISSING).unsqueeze(-1)

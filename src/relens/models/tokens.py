@@ -1,4 +1,4 @@
-"""Entities as tokens: which neighbours and which anchors stand for an entity, and the block that reads them."""
+"""Entities as tokens: the neighbours and anchors that describe an entity, and the block that encodes them."""
 
 from typing import Literal
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor, nn
 
 MISSING = -1
-"""In place of a token where an entity has fewer."""
+"""The id of a missing token."""
 
 
 def degrees(triples: Tensor, n_entities: int) -> Tensor:
-    """Return how many triples (n, 3) each entity is in, (E,); as head and tail of one counts twice."""
+    """Count the triples (n, 3) of each entity, (E,); one with the entity as head and as tail counts twice."""
     return torch.bincount(torch.cat([triples[:, 0], triples[:, 2]]), minlength=n_entities)
 
 
 def distinct_edges(triples: Tensor, n_entities: int, side: Literal["out", "in", "both"]) -> tuple[Tensor, Tensor]:
-    """Return pairs (entity, neighbour), (m,) ids each, in order: of heads to tails, of tails to heads, or both."""
+    """Return pairs (entity, neighbour), (m,) ids each, sorted: from heads to tails, from tails to heads, or both."""
     head, tail = triples[:, 0].long(), triples[:, 2].long()
     ways = {"out": [head * n_entities + tail], "in": [tail * n_entities + head]}
     pairs = torch.unique(torch.cat(ways.get(side, [*ways["out"], *ways["in"]])))
@@ -37,7 +37,7 @@ def first_of_each(owner: Tensor, value: Tensor, n_owners: int, most: int) -> Ten
 
 
 def neighbours_of(triples: Tensor, n_entities: int, most: int, side: Literal["out", "in", "both"] = "both") -> Tensor:
-    """Return the neighbours of highest degree of each entity, (E, most) ids; of equal ones those of smaller id."""
+    """Return the neighbours of highest degree of each entity, (E, most) ids; ties go to the smaller id."""
     entity, neighbour = distinct_edges(triples, n_entities, side)
     order = degrees(triples, n_entities)[neighbour].argsort(descending=True, stable=True)
     return first_of_each(entity[order], neighbour[order], n_entities, most)
@@ -46,15 +46,15 @@ def neighbours_of(triples: Tensor, n_entities: int, most: int, side: Literal["ou
 def nearest_anchors(triples: Tensor, n_entities: int, n_anchors: int, most: int) -> Tensor:
     """Return the anchors nearest to each entity, (E, most) numbers below ``n_anchors``.
 
-    Anchors are the entities of highest degree, numbered from there; the nearest are those of fewest steps along
-    triples in either direction, of equal ones those of smaller number.
+    Anchors are the entities of highest degree, numbered in that order. The nearest ones need the fewest steps along
+    triples in either direction; ties go to the smaller number.
     """
     anchors = degrees(triples, n_entities).argsort(descending=True, stable=True)[:n_anchors]
     source, target = distinct_edges(triples, n_entities, "both")
     counts = torch.bincount(source, minlength=n_entities)
     starts = counts.cumsum(0) - counts
-    # Pairs (entity, anchor) as one number each. What an entity has no place left for, its neighbours need not hear of
-    # from it: they hear of as many others that are as near.
+    # Pairs (entity, anchor) as one number each. An anchor that found no place at an entity need not be passed on to
+    # its neighbours: they get as many other anchors that are as near.
     fresh = known = (anchors * n_anchors + torch.arange(len(anchors), device=anchors.device)).sort().values
     hops = [fresh]
     while len(fresh):
@@ -75,7 +75,7 @@ def nearest_anchors(triples: Tensor, n_entities: int, n_anchors: int, most: int)
 
 
 class TokenBlock(nn.Module):
-    """One transformer block (attention and a layer of 4·d, norms before either), and the mean over the tokens."""
+    """One transformer block (attention and a hidden layer of 4·d, each after a norm), and the mean over the tokens."""
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class TokenBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Return vectors (n, d) for tokens (n, T, d); those where ``hidden`` (n, T) get no attention."""
+        """Return vectors (n, d) for tokens (n, T, d); tokens with ``hidden`` (n, T) get no attention."""
         parts = self.attention(self.norms[0](tokens)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         query, key, value = parts  # (n, heads, T, d/heads) each
         logits = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5

@@ -2,14 +2,16 @@
 
 from torch import Tensor
 
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, keep_all
 from relens.models.distance import dropped, l1_distance
+from relens.models.embedding import EmbeddingModel, Encoded
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Size
 
 
-class TransE(KGEModel):
-    """s = γ − ‖h + r − t‖₁; heads are asked for with −r, or with a vector of their own."""
+class TransE(EmbeddingModel):
+    """s = γ − ‖h + r − t‖₁; queries for heads use −r, or a vector of their own."""
 
     def __init__(
         self,
@@ -33,3 +35,6 @@ class TransE(KGEModel):
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
         """Score by L1 distance; see ``KGEModel.score``."""
         return self.gamma - l1_distance(queries.vector, *dropped(self.entity, candidates, drop))
+
+
+TRANSE = ModelEntry("transe", TransE, "a relation is a translation (Bordes et al., 2013)", order=1)

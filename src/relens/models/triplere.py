@@ -4,17 +4,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from relens.models import initialisers
-from relens.models.base import Drop, Encoded, KGEModel, keep_all
+from relens.models.base import Drop, keep_all
 from relens.models.distance import dropped, scaled_distance
+from relens.models.embedding import EmbeddingModel, Encoded, uniform
+from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
 from relens.models.options import Margin, Size
 
 
-class TripleRE(KGEModel):
+class TripleRE(EmbeddingModel):
     """s = γ − ‖h∘(rʰ + u) − t∘(rᵗ + u) + u·rᵐ‖₁, where h and t have length 1 and u is ``offset``.
 
-    Rows of relations hold rʰ, rᵗ and rᵐ. Heads are asked for with rᵗ, rʰ and −rᵐ, or with a row of their own.
+    Rows of relations hold rʰ, rᵗ and rᵐ. Queries for heads use rᵗ, rʰ and −rᵐ, or a row of their own.
     """
 
     def __init__(
@@ -31,12 +32,12 @@ class TripleRE(KGEModel):
         self.gamma, self.offset = gamma, offset
         self.make_tables(dim, 3 * dim)
 
-    def initialise(self, tables: str | None, generator: torch.Generator) -> None:
+    def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
         """Draw tables with the initialiser of that name; by TripleRE's own rule, U(±(γ + 2)/d), for None."""
-        super().initialise(tables, generator)
-        if tables is None:
+        super().initialise(initialiser, generator)
+        if initialiser is None:
             for table in (self.entity, self.relation):
-                initialisers.uniform(table, (self.gamma + 2) / self.entity.shape[1], generator)
+                uniform(table, (self.gamma + 2) / self.entity.shape[1], generator)
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Scale and translate the anchors."""
@@ -54,3 +55,8 @@ class TripleRE(KGEModel):
         assert queries.scale is not None
         table, candidates = dropped(self.entity, candidates, lambda rows: normalize(drop(rows), dim=-1))
         return self.gamma - scaled_distance(queries.vector, queries.scale, table, candidates)
+
+
+TRIPLERE = ModelEntry(
+    "triplere", TripleRE, "a relation scales heads and tails, and translates (Yu et al., 2021)", order=9
+)

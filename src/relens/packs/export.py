@@ -11,8 +11,7 @@ from torch import Tensor
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED, Queries
-from relens.models.base import KGEModel
-from relens.models.devices import current
+from relens.models.base import KGEModel, current
 from relens.packs.manifest import pack_header
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import Exclusions, PackedBlock, fit_gap_scales, rank_dtype, scale_gaps
@@ -120,7 +119,7 @@ def score_queries(model: KGEModel, queries: Queries, columns: npt.NDArray[np.int
     Scores are computed in batches of one shape, so that they do not depend on what else is asked.
     """
     # Rows of the table are copied for each query where it has candidates of its own.
-    rows = batch_rows(model.n_entities if columns is None else columns.shape[1] * model.entity.shape[1])
+    rows = batch_rows(model.n_entities if columns is None else columns.shape[1] * model.bytes_per_candidate // 4)
     device = model.device
     filled = torch.arange(-(-len(queries) // rows) * rows, device=device).clamp_(max=len(queries) - 1)
     anchor = torch.as_tensor(queries.anchor, device=device).long()[filled]

@@ -16,16 +16,23 @@ from relens.data.queries import EVALUATED
 from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json
-from relens.models import build, resolve_name, resolve_options
-from relens.pipeline.devices import check_devices, places_of
+from relens.models import MODELS
+from relens.pipeline.devices import check_devices, training_places
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.side_by_side import Listener, train_side_by_side
 from relens.pipeline.stages import STAGES, Stage
-from relens.pipeline.training import standing, telling_what_is_kept, tidy_models, train_again, trained_model
+from relens.pipeline.training import (
+    report_kept_on_interrupt,
+    request_retraining,
+    tidy_models,
+    trained_model,
+    training_progress,
+)
+from relens.presets import default_preset
 from relens.progress import SILENT, Progress
 from relens.runs import COMPARISON, RECORD, Run, is_name
-from relens.training.presets import resolve
+from relens.training.presets import resolve_settings
 from relens.training.settings import FIELDS, TrainSettings
 from relens.training.trained import TrainedModel
 
@@ -70,9 +77,11 @@ def run_plan(
     path = path or Path("runs") / dataset.name
     _announce(plan, dataset, path, devices, progress)
     run = open_or_create(path, dataset)
-    with run.held(), telling_what_is_kept(run, settings):
+    with run.held(), report_kept_on_interrupt(run, settings):
         tidy_models(run)
-        trained = _train(run, plan, dataset, settings, places_of(devices, jobs), "train" in force, progress, listener)
+        trained = _train(
+            run, plan, dataset, settings, training_places(devices, jobs), "train" in force, progress, listener
+        )
         candidates = {split: found.digest for split, found in dataset.candidates.items()}
         made_from = [made_by(trained, devices[0]), dataset.fingerprint, candidates, __version__]
         stage = Stage(run, "rank", made_from, lambda: _ranks(run))
@@ -94,14 +103,14 @@ def run_plan(
 
 def preset_of(plan: Plan, *, on_cpu: bool) -> str:
     """Return the preset that the models of a plan start from."""
-    return plan.preset or ("demo" if on_cpu else "best")
+    return plan.preset or default_preset(on_cpu=on_cpu)
 
 
 def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
     """Return the settings of each model of a plan, by name; a change that no model understands is refused."""
     preset = preset_of(plan, on_cpu=on_cpu)
     base = {name: _base_model(plan, name) for name in plan.models}
-    known = {name: {*FIELDS, *resolve_options(model, {})} for name, model in base.items()}
+    known = {name: {*FIELDS, *MODELS[model].options} for name, model in base.items()}
     every = sorted(set().union(*known.values()))
     for text in plan.changes:
         if not any(_key(text) in keys for keys in known.values()):
@@ -109,7 +118,7 @@ def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSet
                 f"{text!r} changes a setting that no model has; {nearest(_key(text), every, show_all=True)}"
             )
     return {
-        name: resolve(dataset, model, preset, [f"seed={plan.seed}", *_changes(plan, name, known[name])])
+        name: resolve_settings(dataset, model, preset, [f"seed={plan.seed}", *_changes(plan, name, known[name])])
         for name, model in base.items()
     }
 
@@ -117,7 +126,7 @@ def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSet
 def _base_model(plan: Plan, name: str) -> str:
     """Return the model behind a name: the one that its change ``model=…`` says, or its namesake."""
     own = (text.partition("=")[2].strip() for text in plan.model_changes.get(name, ()) if _key(text) == "model")
-    return resolve_name(next(own, name))
+    return MODELS.find(next(own, name)).name
 
 
 def _changes(plan: Plan, name: str, known: Collection[str]) -> list[str]:
@@ -164,9 +173,9 @@ def _train(
 ) -> dict[str, TrainedModel]:
     """Train what is not trained yet, or all with ``force``, and return all models by name."""
     if force:
-        train_again(run, settings)
+        request_retraining(run, settings)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
-    found = {name: standing(run, name, asked) for name, asked in settings.items()}
+    found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
     if any(found.values()):
         for name, how in found.items():
             progress.note(f"{name}: {'begins' if not how else how if name not in wanted else f'goes on at {how}'}")
@@ -217,7 +226,7 @@ def _results(run: Run) -> list[str]:
 
 def _check_options(settings: TrainSettings) -> None:
     """Refuse options that do not go together before any model is trained: a model of two entities tells."""
-    build(settings.model, 2, 1, settings.options, torch.tensor([[0, 0, 1]]))
+    MODELS.find(settings.model).build(2, 1, settings.options, torch.tensor([[0, 0, 1]]))
 
 
 def _check(plan: Plan, force: Collection[str], report: bool) -> None:

@@ -1,4 +1,4 @@
-"""Training the models of a run side by side: each device takes the next model when it is free."""
+"""Training the models of a run side by side: a free device takes the next model."""
 
 import logging
 import os
@@ -17,14 +17,15 @@ from joblib import Parallel, delayed
 from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import InputError, RelensError
-from relens.pipeline.training import standing, train_model
+from relens.pipeline.training import train_model, training_progress
 from relens.runs import Run
 from relens.training.interruption import Interruption
 from relens.training.log import LogRecord
+from relens.training.loop import TrainingObserver, warn_of_long_training
 from relens.training.settings import TrainSettings
 
 Listener = Callable[[str, torch.device, LogRecord], None]
-"""Is handed the name of a model, the device it is trained on, and a record of its log."""
+"""Receives the name of a model, the device that trains it, and a record of its log."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,17 +39,17 @@ def train_side_by_side(
     places: Sequence[torch.device],
     listener: Listener,
 ) -> None:
-    """Train several models, one at a time in each of ``places``; a device that is there twice trains two at a time.
+    """Train several models, one at a time in each of ``places``; a device that occurs twice trains two at a time.
 
-    The next model, in the order of ``wanted``, begins where the first place is free. Each has one thread: small models
-    use one core well and two badly, and the result is the same for any number of places. ``listener`` crosses to other
-    processes. Interrupted, all keep a checkpoint before this ends. A model that fails does not keep the others from
-    being completed, but is named by an error then.
+    A free place takes the next model, in the order of ``wanted``. Each model has one thread: small models use one core
+    well and two badly, and the result is the same for any number of places. ``listener`` is sent to other processes.
+    On an interruption all models save a checkpoint first. If a model fails, the others are completed before an error
+    names it.
     """
     places = places[: len(wanted)]
     with TemporaryDirectory(prefix="relens-") as folder:
         turns = _Turns(Path(folder), os.getpid())
-        # Workers are kept between calls, and may be in another folder than we are now.
+        # Workers live on between calls, and their current folder may differ from ours.
         folders = {name: run.model_path(name).resolve() for name in wanted}
         work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, origin(source), listener))
         with Interruption(turns.stop):
@@ -57,7 +58,7 @@ def train_side_by_side(
             except BrokenExecutor as error:
                 if not turns.stopped:
                     raise RelensError(_lost(turns, run, wanted)) from error
-                # Ctrl-C reaches workers, too, and ends those that are still being started.
+                # Ctrl-C reaches workers, too, and ends those that are still starting.
         if turns.stopped:
             raise KeyboardInterrupt
     if failed:
@@ -68,10 +69,10 @@ def train_side_by_side(
 
 @dataclass(frozen=True)
 class _Turns:
-    """What workers, which may be processes, tell each other: files of a folder.
+    """Messages between workers, which may be processes, as files of a folder.
 
     Attributes:
-        folder: of the files.
+        folder: the folder.
         parent: the process that waits for the workers.
     """
 
@@ -79,30 +80,30 @@ class _Turns:
     parent: int
 
     def take(self, name: str, device: torch.device) -> bool:
-        """Take a model for a device; False where another has it, or where none is to begin any more."""
+        """Take a model for a device; False if another worker has it, or if no model may start any more."""
         if self.stopped:
             return False
         try:
-            with self._of(name).open("x") as file:  # of several workers one succeeds
+            with self._taken(name).open("x") as file:  # only one of several workers succeeds
                 file.write(str(device))
         except FileExistsError:
             return False
         return True
 
     def device_of(self, name: str) -> str | None:
-        """Return the device that has taken a model."""
-        return self._of(name).read_text() if self._of(name).exists() else None
+        """Return the device that has taken a model, or None."""
+        return self._taken(name).read_text() if self._taken(name).exists() else None
 
     def stop(self) -> None:
-        """Let all workers keep a checkpoint and end."""
+        """Tell all workers to save a checkpoint and end."""
         (self.folder / "stop").touch()
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody wants the work to stop."""
+        """Whether the work should stop."""
         return (self.folder / "stop").exists()
 
-    def _of(self, name: str) -> Path:
+    def _taken(self, name: str) -> Path:
         return self.folder / f"{name}.taken"
 
 
@@ -115,30 +116,32 @@ def _train_in_turn(
     listener: Listener,
     device: torch.device,
 ) -> list[RelensError]:
-    """Train, on one device, one after the other, what no other worker has taken; return what went wrong.
+    """Train, on one device, one after the other, the models that no other worker has taken; return the failures.
 
-    Neither that nor an interruption may be raised: the parent would kill the other workers in the midst of their work.
+    Neither failures nor interruptions may be raised: the parent would kill the other workers at work.
     """
     if os.getpid() != turns.parent:
-        signal.signal(signal.SIGINT, lambda number, frame: None)  # between trainings the parent alone decides
+        signal.signal(signal.SIGINT, lambda number, frame: None)  # between two models only the parent decides
     failed: list[RelensError] = []
     with _one_thread():
         for name in (name for name in wanted if turns.take(name, device)):
-            log = partial(listener, name, device)
+            observer = TrainingObserver(
+                record=partial(listener, name, device),
+                takes_long=partial(warn_of_long_training, name),
+                stop=lambda: turns.stopped,
+            )
             try:
-                train_model(
-                    dataset, source, wanted[name], folders[name], device=device, log=log, stop=lambda: turns.stopped
-                )
+                train_model(dataset, source, wanted[name], folders[name], device=device, observer=observer)
             except KeyboardInterrupt:
                 turns.stop()
-            except Exception as error:  # whatever it is, the other models are worth finishing
+            except Exception as error:  # after any error, the other models are worth finishing
                 failed.append(_failure(name, device, error))
-    torch.cuda.empty_cache()  # workers outlive their work, and ranking needs the memory
+    torch.cuda.empty_cache()  # workers live on, and ranking needs the memory
     return failed
 
 
 def _failure(name: str, device: torch.device, error: Exception) -> RelensError:
-    """Say now that a model failed, and return the error that ends the training of all; a surprise is traced."""
+    """Log that a model failed, and return the error that ends training; unexpected errors are logged with a trace."""
     expected = isinstance(error, RelensError)
     failure = f"{name} failed on {device}: {error if expected else f'{type(error).__name__}: {error}'}"
     _log.error("%s", failure, exc_info=None if expected else error)
@@ -146,12 +149,12 @@ def _failure(name: str, device: torch.device, error: Exception) -> RelensError:
 
 
 def _lost(turns: _Turns, run: Run, wanted: Mapping[str, TrainSettings]) -> str:
-    """Say what was being trained when a worker died."""
-    begun = {name: turns.device_of(name) for name in wanted if standing(run, name, wanted[name]) != "complete"}
+    """Return a message about the models that were in training when a worker died."""
+    begun = {name: turns.device_of(name) for name in wanted if training_progress(run, name, wanted[name]) != "complete"}
     at_work = " and ".join(f"{name} on {device}" for name, device in begun.items() if device)
     return (
-        f"a process that trained models died, maybe for lack of memory, while these were not complete: {at_work}. "
-        f"Run the same command again, with fewer models at a time, to go on from their last checkpoints."
+        f"a process that trained models died, perhaps out of memory; models in training: {at_work}. "
+        f"Run the same command again, with fewer models at a time, to resume from their last checkpoints."
     )
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from relens.data.candidates import Candidates
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
-from relens.models.base import KGEModel
-from relens.models.devices import current
+from relens.models.base import KGEModel, current
 
 MEMORY = 2**30
 """Bytes that the scores of a chunk and what is computed from them may take."""
@@ -53,7 +52,7 @@ def filtered_ranks(
                     raise
                 rows = (min(rows, len(part)) + 1) // 2
                 _log.info("memory ran out: ranking %d queries at a time from here on", rows)
-                if model.entity.is_cuda:
+                if model.device.type == "cuda":
                     torch.cuda.empty_cache()
             else:
                 done += len(part)
@@ -90,7 +89,7 @@ def _bytes_per_query(model: KGEModel, candidates: Candidates | None) -> int:
     """Return what a query takes: its scores, and the rows of the table that are copied for candidates of its own."""
     if candidates is None:
         return BYTES_PER_SCORE * model.n_entities
-    return (BYTES_PER_SCORE + model.entity.element_size() * model.entity.shape[1]) * candidates.n_columns
+    return (BYTES_PER_SCORE + model.bytes_per_candidate) * candidates.n_columns
 
 
 def _compared(

@@ -1,1 +1,1 @@
-"""Training: settings, losses, the loop, checkpoints and the ranking of validation queries."""
+"""Training: settings, losses, the loop, and checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a killed run needs to go on as if nothing had happened. Nothing is ever unpickled."""
+"""Checkpoints: everything that a killed run needs to resume to the same result. Nothing is ever unpickled."""
 
 import logging
 import re
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A run after some steps.
+    """The state of a run after some steps.
 
     Attributes:
         step: steps taken.
-        identity: what the run is of (settings, data); a run with another identity does not go on from here.
-        state: what else JSON can hold: schedule, best validation, seconds.
+        identity: settings and data of the run; a run with another identity cannot resume from here.
+        state: other JSON values: schedule, best validation, seconds.
         tensors: by name: parameters, best parameters, optimiser state, random states, examples pending.
     """
 
@@ -41,9 +41,9 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint whole below ``folder``, then remove older ones and what killed runs left behind.
+    """Write a checkpoint below ``folder``, then remove older ones and temporary folders of killed runs.
 
-    Each has a folder of its own: at no moment is there none.
+    Each checkpoint has a folder of its own, so that one exists at every moment.
     """
     name = _name(checkpoint.step)
     if not (folder / name).exists():
@@ -55,20 +55,20 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def remove_checkpoints(folder: Path, *, but: str | None = None) -> None:
-    """Remove the checkpoints below a folder, and what killed runs left behind, once a run no longer needs them."""
+    """Remove the checkpoints below a folder, and temporary folders of killed runs, except the one named ``but``."""
     for path in list(folder.iterdir()):
         if path.name != but and (NAME.fullmatch(path.name) or LEFT_OVER.fullmatch(path.name)):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def newest_step(folder: Path) -> int:
-    """Return the step of the newest checkpoint below a folder; 0 where there is none."""
+    """Return the step of the newest checkpoint below a folder; 0 if there is none."""
     names = (NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     return max((int(name[1]) for name in names if name), default=0)
 
 
 def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint | None:
-    """Return the newest checkpoint below a folder, None where there is none; one of another run is refused."""
+    """Return the newest checkpoint below a folder, or None; a checkpoint of another run raises an error."""
     step = newest_step(folder)
     if not step:
         return None
@@ -78,8 +78,8 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
     try:
         tensors = load_file(path / TENSORS, device=str(device))
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to go on without it.") from error
-    _log.info("going on from step %d in %s", record["step"], path)
+        raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to start without it.") from error
+    _log.info("resuming from step %d in %s", record["step"], path)
     return Checkpoint(record["step"], record["identity"], record["state"], tensors)
 
 
@@ -88,7 +88,7 @@ def _name(step: int) -> str:
 
 
 def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Refuse to go on with a run that was asked for something else, and say what differs."""
+    """Raise an error that names the differences if a checkpoint belongs to another run."""
     differing = [
         f"{key} {found.get(key)!r} instead of {expected.get(key)!r}"
         for key in sorted(found.keys() | expected.keys())
@@ -96,6 +96,6 @@ def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any
     ]
     if differing:
         raise InputError(
-            f"{folder} holds a run with {', '.join(differing)}: "
-            f"remove it to start anew, or ask for the same run to go on with it"
+            f"{folder} holds a run with {', '.join(differing)}: remove it to start again, or repeat the settings of "
+            f"that run to resume it"
         )

@@ -1,4 +1,4 @@
-"""Ctrl-C: work that should end in good order hears of it, and says itself when it can stop."""
+"""Ctrl-C: long work is told about it and decides itself when it can stop."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -11,26 +11,26 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Hears, while it is open, what would otherwise end the process; a second signal ends the work at once.
+    """A context that catches signals which would end the process; a second signal ends the work at once.
 
-    Python hands signals to the main thread alone: in any other, nothing is heard and nothing changes. A signal that is
-    ignored stays ignored.
+    Python delivers signals to the main thread alone: in any other thread this context changes nothing. Signals that
+    are ignored stay ignored.
 
     Attributes:
-        asked: whether somebody wants the work to stop.
+        requested: whether the work should stop.
     """
 
-    def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
-        """``heard`` is called for each signal."""
-        self.asked = False
-        self._heard, self._at_once = heard, False
+    def __init__(self, on_signal: Callable[[], object] = lambda: None) -> None:
+        """Call ``on_signal`` for each signal."""
+        self.requested = False
+        self._on_signal, self._immediate = on_signal, False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if current_thread() is main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._hear)
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -38,17 +38,17 @@ class Interruption:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Inside, work changes nothing, and may be left anywhere: a signal raises ``KeyboardInterrupt`` there."""
-        self._at_once = True
+    def immediate(self) -> Iterator[None]:
+        """Raise ``KeyboardInterrupt`` for a signal inside: for work that changes nothing and may end anywhere."""
+        self._immediate = True
         try:
             yield
         finally:
-            self._at_once = False
+            self._immediate = False
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        first, self.asked = not self.asked, True
-        self._heard()
-        if self._at_once or not first:
+        first, self.requested = not self.requested, True
+        self._on_signal()
+        if self._immediate or not first:
             raise KeyboardInterrupt

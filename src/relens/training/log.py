@@ -1,4 +1,4 @@
-"""The log of a run: one JSON object per line, readable while the run goes on."""
+"""The training log: one JSON object per line, readable while training runs."""
 
 import json
 from collections.abc import Callable
@@ -17,12 +17,14 @@ class LogRecord:
 
     Attributes:
         step: steps taken.
-        loss: mean over the steps since the last record; None where it is no finite number.
-        mrr: filtered validation MRR; None where it was not taken.
+        loss: mean over the steps since the last record; None if it is non-finite.
+        mrr: filtered validation MRR; None if this record has no validation.
         lr: learning rate of the last step.
-        examples_per_second: training examples (queries, or pairs of ``kvsall``) since the last record; validation is
-            not counted.
-        seconds: since the run began, validation included and interruptions not.
+        examples_per_second: training examples (queries, or pairs of ``kvsall``) since the last record, without the
+            time of validations.
+        seconds: time since training began, with validations and without interruptions.
+        steps: the most steps that training may take.
+        seconds_left: estimated time until then, from the pace so far, with validations.
     """
 
     step: int
@@ -31,13 +33,27 @@ class LogRecord:
     lr: float
     examples_per_second: float
     seconds: float
+    steps: int
+    seconds_left: float
+
+    def describe(self) -> str:
+        """Return the record as a line for people."""
+        parts = [f"step {self.step:,} of {self.steps:,}"]
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4f}")
+        if self.mrr is not None:
+            parts.append(f"validation MRR {self.mrr:.4f}")
+        parts += [f"{self.examples_per_second:,.0f} examples/s", f"lr {self.lr:.3g}", f"{self.seconds:.0f} s"]
+        if self.step < self.steps:
+            parts.append(f"about {readable_duration(self.seconds_left)} left")
+        return ", ".join(parts)
 
 
 class TrainingLog:
-    """Hands records to a callback and appends them to a file below ``folder`` (None: no file)."""
+    """Passes records to a callback and appends them to a file below ``folder`` (None: no file)."""
 
     def __init__(self, folder: Path | None, listener: Callable[[LogRecord], None], *, step: int = 0) -> None:
-        """Begin at ``step``: what a killed run wrote after its last checkpoint is taken back."""
+        """Start at ``step``: records that a killed run wrote after its last checkpoint are removed."""
         self._path, self._listener = (None if folder is None else folder / LOG), listener
         if self._path is not None:
             kept = [line for line in read_log(self._path) if line["step"] <= step] if step else []
@@ -52,6 +68,18 @@ class TrainingLog:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a log as dictionaries; a last line that a killed run did not finish is left out."""
+    """Return the records of a log as dictionaries, without an unfinished last line of a killed run."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def readable_duration(seconds: float) -> str:
+    """Return a duration in the unit that suits it: ``45 s``, ``12 min``, ``3.5 h``, ``14 h``, ``9 days``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    if hours < 72:
+        return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h"
+    return f"{hours / 24:,.0f} days"

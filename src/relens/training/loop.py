@@ -1,9 +1,10 @@
-"""The training loop: steps, validation, the best parameters, and going on after an interruption."""
+"""The training loop: steps, validations, the best parameters, and resuming after an interruption."""
 
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,32 +13,35 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from relens.models import build
-from relens.models.base import KGEModel
-from relens.models.devices import current
+from relens.models import MODELS
+from relens.models.base import KGEModel, current
 from relens.seeding import generator
 from relens.training.checkpoint import newest_checkpoint, save_checkpoint
 from relens.training.interruption import Interruption
-from relens.training.log import LogRecord, TrainingLog
+from relens.training.log import LogRecord, TrainingLog, readable_duration
 from relens.training.queries import TrainingQueries
 from relens.training.settings import TrainSettings
 from relens.training.state import Ending, TrainingState, isolated
 
 CHECKPOINT_SECONDS = 30.0
+ESTIMATE_SECONDS = 5.0
+"""The time to train before the total time is estimated for the first time."""
+LONG_SECONDS = 3600.0
+"""Training on a CPU that takes longer than this is announced."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended; the model holds the parameters of ``best_step``.
+    """How training ended; the model has the parameters of ``best_step``.
 
     Attributes:
         step: steps taken.
-        best_step: step of the best validation; 0 where none was taken.
-        best_mrr: its filtered validation MRR; None where none was taken.
-        ending: all ``steps``, ``stopped early``, or ``diverged``: the loss was no finite number.
-        seconds: time taken, interruptions not counted.
+        best_step: step of the best validation; 0 if there was none.
+        best_mrr: its filtered validation MRR; None if there was none.
+        ending: ``steps`` (all taken), ``stopped early``, or ``diverged`` (the loss became non-finite).
+        seconds: time taken, without interruptions.
     """
 
     step: int
@@ -47,12 +51,37 @@ class TrainingResult:
     seconds: float
 
 
+def warn_of_long_training(what: str, seconds_left: float) -> None:
+    """Log how long training will take, and what is faster."""
+    _log.warning(
+        "%s: about %s left at this pace; the preset demo, for CPUs, has smaller models and fewer steps",
+        what,
+        readable_duration(seconds_left),
+    )
+
+
+@dataclass(frozen=True)
+class TrainingObserver:
+    """Functions that watch a model in training and may stop it.
+
+    Attributes:
+        record: receives each record of the log.
+        takes_long: receives the estimated seconds left, once, after the first steps of training on a CPU that takes
+            longer than ``LONG_SECONDS``.
+        stop: says before each step whether training should stop; it then saves a checkpoint and ends.
+    """
+
+    record: Callable[[LogRecord], None] = lambda record: None
+    takes_long: Callable[[float], None] = lambda seconds_left: warn_of_long_training("training", seconds_left)
+    stop: Callable[[], bool] = lambda: False
+
+
 def new_model(settings: TrainSettings, triples: npt.NDArray[np.int32], n_entities: int, n_relations: int) -> KGEModel:
     """Return the untrained model of some settings on the CPU; ``triples`` (n, 3) are those of train."""
     seed = int(generator(settings.seed, "initialise").integers(2**63))
     facts = torch.from_numpy(triples.astype(np.int64))
-    with torch.random.fork_rng(devices=[]):  # layers draw from the global generator when they are made
-        model = build(settings.model, n_entities, n_relations, settings.options, facts)
+    with torch.random.fork_rng(devices=[]):  # new layers draw from the global generator
+        model = MODELS.find(settings.model).build(n_entities, n_relations, settings.options, facts)
     model.initialise(settings.initialiser, torch.Generator().manual_seed(seed))
     return model
 
@@ -63,87 +92,110 @@ def optimise(
     settings: TrainSettings,
     *,
     validate: Callable[[KGEModel], float],
-    log: Callable[[LogRecord], None] = lambda record: None,
     folder: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    stop: Callable[[], bool] = lambda: False,
+    observer: TrainingObserver = TrainingObserver(),  # noqa: B008 (frozen)
 ) -> TrainingResult:
-    """Train a model, on its device, until the steps are taken, validation stalls or the loss diverges.
+    """Train a model, on its device, until all steps are taken, validation stalls or the loss diverges.
 
     The model ends with the parameters of its best validation. With a ``folder``, the log is written there as JSONL,
-    and checkpoints after validations at least ``checkpoint_seconds`` apart: the same call goes on where a killed one
-    was. Ctrl-C, a request to terminate, and ``stop`` leave one, too, before they end the run with a
-    ``KeyboardInterrupt``. On the CPU the result depends on model, triples and settings alone, however often the run was
-    interrupted.
+    and checkpoints after validations at least ``checkpoint_seconds`` apart: the same call resumes from the newest one.
+    Ctrl-C, a request to terminate, and the observer's ``stop`` save a checkpoint before they end the run with a
+    ``KeyboardInterrupt``. They act before the next step, and at once in a validation. On the CPU the result depends on
+    model, triples and settings alone, however often the run was interrupted.
 
     Args:
-        model: as ``new_model`` made it; ``model.device`` is where it is trained.
+        model: as returned by ``new_model``; it is trained on ``model.device``.
         triples: of train, (n, 3) rows head, relation, tail.
-        settings: what to do.
+        settings: loss, optimiser, schedule and so on.
         validate: returns the filtered MRR of the validation queries.
-        log: is handed each record of the log.
         folder: for log and checkpoints; None for neither.
-        checkpoint_seconds: between checkpoints, at least.
-        stop: is asked before each step whether to stop.
+        checkpoint_seconds: least time between checkpoints.
+        observer: receives the records of the log, and may stop training.
     """
     device = model.device
     identity = {**settings.as_dict(), "triples": _digest(triples, model)}
     with current(device), isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)
-        run = TrainingState(
-            model.train(), TrainingQueries.from_triples(facts, model.n_entities, model.n_relations), settings
-        )
+        queries = TrainingQueries.from_triples(facts, model.n_entities, model.n_relations)
+        state = TrainingState(model.train(), queries, settings)
         if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
-            run.resume(checkpoint)
-        journal, saved = TrainingLog(folder, log, step=run.marked_step), time.perf_counter()
+            state.resume(checkpoint)
 
         def keep() -> None:
-            if folder is not None and run.step:
-                save_checkpoint(folder, run.checkpoint(identity))
+            if folder is not None and state.step:
+                save_checkpoint(folder, state.checkpoint(identity))
 
+        log = TrainingLog(folder, observer.record, step=state.marked_step)
+        _Loop(state, settings, log, observer, interruption, partial(validate, model), keep).run(checkpoint_seconds)
+    return _finish(state)
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """A training run: its state, and what happens between steps."""
+
+    state: TrainingState
+    settings: TrainSettings
+    log: TrainingLog
+    observer: TrainingObserver
+    interruption: Interruption
+    validate: Callable[[], float]
+    keep: Callable[[], None]
+
+    def run(self, checkpoint_seconds: float) -> None:
+        """Take steps until training ends."""
+        state, settings, saved = self.state, self.settings, time.perf_counter()
+        estimated = state.device.type != "cpu"
         while True:
-            if interruption.asked or stop():
-                keep()
+            if self.interruption.requested or self.observer.stop():
+                self.keep()
                 raise KeyboardInterrupt
-            due = run.step % settings.validate_every == 0 or run.step == settings.steps
-            # A run that was interrupted in a validation has not recorded the step it goes on from.
-            if run.step > run.marked_step and (due or run.step % settings.log_every == 0):
-                record = run.record()
-                if due and record.loss is not None:
-                    try:
-                        with interruption.at_once():
-                            mrr = validate(model)
-                    except KeyboardInterrupt:
-                        keep()
-                        raise
-                    run.validated(mrr)
-                    record = replace(record, mrr=mrr, seconds=run.seconds)
-                journal.write(record)
-                run.mark()
+            due = state.step % settings.validate_every == 0 or state.step == settings.steps
+            # A run that was interrupted in a validation has no record of the step from which it resumes.
+            if state.step > state.marked_step and (due or state.step % settings.log_every == 0):
+                self.log.write(self.validated(state.record()) if due else state.record())
+                state.mark()
                 if due and time.perf_counter() - saved >= checkpoint_seconds:
-                    keep()
+                    self.keep()
                     saved = time.perf_counter()
-            if run.ending is not None:
-                break
-            run.advance()
-    return _finish(run)
+            if state.ending is not None:
+                return
+            state.advance()
+            if not estimated and state.session_seconds >= ESTIMATE_SECONDS:
+                estimated = True
+                if state.seconds_left > LONG_SECONDS:
+                    self.observer.takes_long(state.seconds_left)
+
+    def validated(self, record: LogRecord) -> LogRecord:
+        """Return a record with the validation MRR, unless the loss is non-finite."""
+        if record.loss is None:
+            return record
+        try:
+            with self.interruption.immediate():
+                mrr = self.validate()
+        except KeyboardInterrupt:
+            self.keep()
+            raise
+        self.state.record_validation(mrr)
+        return replace(record, mrr=mrr, seconds=self.state.seconds, seconds_left=self.state.seconds_left)
 
 
-def _finish(run: TrainingState) -> TrainingResult:
-    """Give the model its best parameters and say how the run ended."""
-    assert run.ending is not None
-    if run.ending == "diverged":
+def _finish(state: TrainingState) -> TrainingResult:
+    """Give the model its best parameters, and return how training ended."""
+    assert state.ending is not None
+    if state.ending == "diverged":
         _log.warning(
-            "the loss was no finite number by step %d; the model keeps its parameters of step %d. "
+            "the loss became non-finite by step %d; the model keeps its parameters of step %d. "
             "A smaller lr, or a larger regulariser_weight, may help.",
-            run.step,
-            run.best_step,
+            state.step,
+            state.best_step,
         )
-    run.restore_best()
-    return TrainingResult(run.step, run.best_step, run.best_mrr, run.ending, run.seconds)
+    state.restore_best()
+    return TrainingResult(state.step, state.best_step, state.best_mrr, state.ending, state.seconds)
 
 
 def _digest(triples: npt.NDArray[Any], model: KGEModel) -> str:
-    """Return a short digest of the training data: a checkpoint of other data is not gone on from."""
+    """Return a short digest of the training data: checkpoints of other data are not resumed."""
     sizes = f"{model.n_entities} {model.n_relations} ".encode()
     return sha256(sizes + np.ascontiguousarray(triples, dtype="<i4").tobytes()).hexdigest()[:16]

@@ -18,17 +18,17 @@ def negative_sampling(
     alpha: float = 1.0,
     mask_first: bool = False,
 ) -> Tensor:
-    """Return the binary cross-entropy of each row, (B,): of its positive, plus of its negatives.
+    """Return the binary cross-entropy of each row, (B,): that of its positive, plus that of its negatives.
 
-    Known answers among the negatives add nothing, and are not replaced: the divisor of the mean stays n.
+    Known answers among the negatives count 0 and are not replaced: the divisor of the mean stays n.
 
     Args:
         positive: scores (B,).
         negative: scores (B, n).
         known: whether a drawn negative is a known answer, (B, n) bool.
-        reduction: how negatives add up: ``mean``, ``sum``, or ``adv``: weighted by softmax(α·score), without gradient.
+        reduction: ``mean`` or ``sum`` of the negatives, or ``adv``: weighted by softmax(α·score), without gradient.
         alpha: temperature of the adversarial weights.
-        mask_first: take the softmax over unknown negatives only; KGTuner takes it over all and masks afterwards.
+        mask_first: take the softmax over unknown negatives only; KGTuner takes it over all, then masks.
     """
     losses = softplus(negative).masked_fill(known, 0.0)
     if reduction == "mean":
@@ -45,14 +45,14 @@ def adversarial_weights(negative: Tensor, known: Tensor, *, alpha: float, mask_f
     logits = alpha * negative.detach()
     if not mask_first:
         return torch.softmax(logits, dim=1)
-    # A finite floor: a row whose negatives are all known must give numbers (which meet losses of 0), not NaN.
+    # A finite floor: a row of known negatives only must give finite weights (of losses that are 0), not NaN.
     return torch.softmax(logits.masked_fill(known, torch.finfo(logits.dtype).min), dim=1)
 
 
 def one_vs_all(scores: Tensor, answer: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Return the cross-entropy of each row's answer (B,) among all entities, (B,), for scores (B, E).
 
-    What is asked for may as well be relations.
+    Scores of relations work as well.
     """
     return cross_entropy(scores, answer, reduction="none", label_smoothing=label_smoothing)
 
@@ -60,7 +60,7 @@ def one_vs_all(scores: Tensor, answer: Tensor, label_smoothing: float = 0.0) -> 
 def k_vs_all(scores: Tensor, known: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Return the mean binary cross-entropy of each row, (B,), for scores (B, E) and known answers (B, E) in {0, 1}.
 
-    Smoothed labels are (1 − ε)·y + 1/E, as ConvE and CompGCN have them, and not the usual (1 − ε)·y + ε/E.
+    Smoothed labels are (1 − ε)·y + 1/E, as in ConvE and CompGCN, not the usual (1 − ε)·y + ε/E.
     """
     labels = (1 - label_smoothing) * known + 1 / scores.shape[1] if label_smoothing else known
     return (softplus(scores) - labels * scores).mean(dim=1)

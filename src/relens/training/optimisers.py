@@ -14,14 +14,14 @@ EPSILON = 1e-10
 
 
 class Adagrad(Optimizer):
-    """Adagrad (Duchi et al., 2011) for dense gradients; PyTorch's own refuses to be captured in a CUDA graph."""
+    """Adagrad (Duchi et al., 2011) for dense gradients; PyTorch's own cannot be captured in a CUDA graph."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float | Tensor) -> None:
         super().__init__(parameters, {"lr": lr, "capturable": True})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Divide gradients by the root of the sum of their squares so far."""
+        """Take a step: each gradient is divided by the root of the sum of its squares so far."""
         del closure
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -63,7 +63,7 @@ def set_rate(optimiser: Optimizer, rate: float) -> None:
 
 
 def forget(optimiser: Optimizer) -> None:
-    """Clear the optimiser's state in place, as if it had been made anew."""
+    """Clear the optimiser's state in place, as if it were new."""
     for state in optimiser.state.values():
         for value in state.values():
             value.zero_()
@@ -80,7 +80,7 @@ def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what ``optimiser_tensors`` returned."""
+    """Restore the result of ``optimiser_tensors``."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for key, value in tensors.items():
         number, name = key.split(".", 1)

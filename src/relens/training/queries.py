@@ -1,4 +1,4 @@
-"""The training queries on the device: known answers, negatives and shuffled batches without a loop over triples."""
+"""The training queries on the device: known answers, negatives, and shuffled batches, without loops over triples."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from relens.data.keys import directed_key, pair_key
 
 FIRST_COUNT = 3
-"""What the counts behind row weights begin with (KGTuner and HousE)."""
+"""The start value of the counts behind row weights (KGTuner and HousE)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +22,9 @@ class TrainingQueries:
         weight: of each query in the loss, (Q,): (c(anchor, relation) + c(answer, inverse))^(−1/2), where c is 3 plus
             the number of training answers (subsampling weights).
         keys: sorted keys of all known (anchor, relation, answer), (K,) int64, for membership tests.
-        pair: an example of each distinct (anchor, relation): its place among the Q queries, (P,) int64.
+        pair: for each distinct (anchor, relation), the place of one example among the Q queries, (P,) int64.
         offsets: the keys of pair p are ``offsets[p]:offsets[p + 1]``, (P + 1,) int64.
-        most_answers: the number of answers of the pair that has most.
+        most_answers: the largest number of answers of a pair.
     """
 
     anchor: Tensor
@@ -40,7 +40,7 @@ class TrainingQueries:
 
     @classmethod
     def from_triples(cls, triples: Tensor, n_entities: int, n_relations: int) -> "TrainingQueries":
-        """Double the triples (n, 3); everything stays on their device."""
+        """Ask for both ends of the triples (n, 3); all tensors stay on their device."""
         head, relation, tail = triples.long().T
         n = len(head)
         anchor, answer = torch.cat([head, tail]), torch.cat([tail, head])
@@ -72,7 +72,7 @@ class TrainingQueries:
 
     def all_answers(self, pairs: Tensor) -> Tensor:
         """Return 1 at the known answers of some pairs (B,) and 0 elsewhere, (B, E) float32."""
-        # Every row reads as many answers as the longest has, its own last one again and again: a fixed shape.
+        # Every row reads as many answers as the longest list has and repeats its own last one: a fixed shape.
         steps = torch.arange(self.most_answers, device=pairs.device)
         at = torch.minimum(self.offsets[pairs].unsqueeze(1) + steps, self.offsets[pairs + 1].unsqueeze(1) - 1)
         labels = torch.zeros(len(pairs), self.n_entities, device=pairs.device)
@@ -86,8 +86,8 @@ class TrainingQueries:
 class Batches:
     """An endless stream of batches over ``size`` examples: shuffled epochs, one after the other, without replacement.
 
-    A batch may span two epochs, so that all have the same shape. ``prepare`` runs on the host and makes sure there is
-    a next batch; ``take`` runs on the device alone and can be part of a CUDA graph.
+    A batch may span two epochs, so that all batches have the same shape. ``prepare`` runs on the host and makes sure
+    that there is a next batch; ``take`` runs on the device alone and can be part of a CUDA graph.
     """
 
     def __init__(self, size: int, batch: int, device: torch.device) -> None:
@@ -98,7 +98,7 @@ class Batches:
         self._rest = torch.zeros(0, dtype=torch.int64, device=device)
 
     def prepare(self) -> None:
-        """Shuffle the next epoch if no whole batch is left; call before each ``take``."""
+        """Shuffle the next epoch if no whole batch is left; call this before each ``take``."""
         if self._taken == self._ready:
             stream = self._rest
             while len(stream) < self.batch:
@@ -113,11 +113,11 @@ class Batches:
         return rows
 
     def pending(self) -> Tensor:
-        """Return the shuffled examples not yet taken, (m,) int64: what a resumed run goes on with."""
+        """Return the shuffled examples not yet taken, (m,) int64: a resumed run continues with them."""
         return torch.cat([self._rows[self._taken : self._ready].flatten(), self._rest])
 
     def restore(self, pending: Tensor) -> None:
-        """Go on with the examples that ``pending`` returned."""
+        """Continue with the result of ``pending``."""
         self._fill(pending.to(self._rows.device))
 
     def _fill(self, stream: Tensor) -> None:

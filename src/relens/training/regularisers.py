@@ -1,4 +1,4 @@
-"""Regularisers: penalties on the looked-up rows of the positives, averaged over the batch, or on whole tables."""
+"""Regularisers: penalties on the looked-up rows of a batch, averaged over its examples, or on whole tables."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Rows(NamedTuple):
-    """What a penalty may look at.
+    """The input of a penalty.
 
     Attributes:
         vector: query vectors, (B, d).
@@ -34,7 +34,7 @@ def frobenius(rows: Rows) -> Tensor:
 
 
 def nuclear(rows: Rows) -> Tensor:
-    """NUC: cubes of the sizes of all real entries of anchor, relation and answer."""
+    """NUC: cubes of the absolute values of all real entries of anchor, relation and answer."""
     return _total([part.abs().pow(3).sum() for part in (*rows.inputs, rows.answers)]) / len(rows.answers)
 
 
@@ -45,20 +45,20 @@ def dura(rows: Rows) -> Tensor:
 
 def n3(rows: Rows) -> Tensor:
     """N3: cubes of the moduli of complex coordinates (real halves, then imaginary halves)."""
-    # Squares, because the gradient of a modulus is no number where dropout left nothing of a coordinate.
+    # Squares, because the gradient of a modulus is NaN at a coordinate that dropout set to 0.
     halves = [part.chunk(2, dim=-1) for part in (*rows.inputs, rows.answers)]
     cubes = [(real.square() + imaginary.square()).pow(1.5).sum() for real, imaginary in halves]
     return _total(cubes) / len(rows.answers)
 
 
 def entity_norms(rows: Rows) -> Tensor:
-    """HousE: the mean norm (not squared) of all entities, those outside the batch included."""
+    """HousE: the mean norm (not squared) of all entities, in the batch or not."""
     norms: Tensor = torch.linalg.vector_norm(rows.table, dim=-1)
     return norms.mean()
 
 
 def table_cubes(rows: Rows) -> Tensor:
-    """AutoBLM: a third of the cubes of the sizes of all entries of both tables, in the batch or not, entities twice."""
+    """AutoBLM: a third of the cubed absolute values of all entries of both tables; entities count twice."""
     return (rows.relations.abs().pow(3).sum() + 2 * rows.table.abs().pow(3).sum()) / 3
 
 
@@ -74,3 +74,5 @@ REGULARISERS: dict[str, Penalty] = {
     "norms": entity_norms,
     "cubes": table_cubes,
 }
+PER_ANSWER = frozenset({"fro", "nuc", "dura", "n3"})
+"""Penalties that look at the answer of each example, and therefore need one answer per example."""

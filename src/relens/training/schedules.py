@@ -1,4 +1,4 @@
-"""Learning rates over a run, decided by the step and by validation."""
+"""Learning rates: a function of the step and of the validations so far."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from relens.training.settings import TrainSettings
 
 IMPROVEMENT = 1e-4
-"""Relative gain below which the plateau schedule sees no improvement (PyTorch's default, as KGTuner)."""
+"""The plateau schedule ignores relative gains below this (PyTorch's default, as in KGTuner)."""
 
 
 @dataclass
 class Schedule:
-    """The learning rate of each step; ``scale`` is what the plateau schedule has multiplied it with so far."""
+    """The learning rate of each step; ``scale`` is the product of all factors that plateau has applied."""
 
     settings: TrainSettings
     scale: float = 1.0
@@ -29,11 +29,11 @@ class Schedule:
         return settings.lr * share
 
     def forgets(self, step: int) -> bool:
-        """Say whether the optimiser's state is cleared before a step, as HousE does when the rate drops."""
+        """Say whether the optimiser's state is cleared before a step, as in HousE when the rate drops."""
         return self.settings.schedule == "steps" and step in self.settings.milestones
 
-    def validated(self, mrr: float) -> None:
-        """Take note of a validation: after ``patience`` without a gain, the next without one lowers the rate."""
+    def record_validation(self, mrr: float) -> None:
+        """Record a validation: after ``patience`` validations without a gain, the next one without lowers the rate."""
         if mrr > self.best * (1 + IMPROVEMENT):
             self.best, self.without_gain = mrr, 0
             return
@@ -42,10 +42,10 @@ class Schedule:
             self.scale, self.without_gain = self.scale * self.settings.factor, 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs to know."""
+        """Return the values that a resumed run needs."""
         return {key: value for key, value in asdict(self).items() if key != "settings"}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what ``state`` returned."""
+        """Restore the result of ``state``."""
         for key, value in state.items():
             setattr(self, key, value)

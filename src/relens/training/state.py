@@ -1,4 +1,4 @@
-"""A run in progress: what changes from step to step, and how it is saved and taken up again."""
+"""The state of a run: everything that changes from step to step, and how it is saved and restored."""
 
 import math
 import time
@@ -27,31 +27,32 @@ class TrainingState:
     """A model in training.
 
     Attributes:
+        device: where the model is trained.
         step: steps taken.
-        ending: why the run is over; None while it is not.
-        best_step: step of the best validation so far; 0 where there was none.
-        best_mrr: its MRR; None where there was none.
+        ending: why training ended; None while it runs.
+        best_step: step of the best validation so far; 0 if there was none.
+        best_mrr: its MRR; None if there was none.
         marked_step: step of the last ``mark``.
     """
 
     def __init__(self, model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> None:
-        device = model.device
+        self.device = model.device
         self.step, self.best_step = 0, 0
         self.best_mrr: float | None = None
         self.ending: Ending | None = None
-        self._model, self._settings, self._device = model, settings, device
+        self._model, self._settings = model, settings
         objective, size = build_objective(model, queries, settings)
-        self._batches = Batches(size, settings.batch, device)
-        self._optimiser = build_optimiser(model.parameters(), settings, device)
-        self._take_step = TrainingStep(objective, self._batches, self._optimiser, model.entity)
+        self._batches = Batches(size, settings.batch, self.device)
+        self._optimiser = build_optimiser(model.parameters(), settings, self.device)
+        self._take_step = TrainingStep(model, objective, self._batches, self._optimiser)
         self._schedule = Schedule(settings)
         self._rate, self._validations_since_best = math.nan, 0
         self._best = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        self._seconds_before, self._began = 0.0, time.perf_counter()
+        self._seconds_before, self._began, self._first_step = 0.0, time.perf_counter(), 0
         self.marked_step, self._marked = 0, self._began
 
     def advance(self) -> None:
-        """Take one step, at the learning rate the schedule has for it."""
+        """Take one step at the learning rate of the schedule."""
         if self._schedule.forgets(self.step):
             forget(self._optimiser)
         rate = self._schedule.rate(self.step)
@@ -64,23 +65,32 @@ class TrainingState:
             self.ending = "steps"
 
     def record(self) -> LogRecord:
-        """Return a record of the steps since ``mark``; a loss that is no finite number ends the run."""
+        """Return a record of the steps since ``mark``; a non-finite loss ends training."""
         loss = float(self._take_step.total) / (self.step - self.marked_step)
         if not math.isfinite(loss):
             self.ending = "diverged"
         examples = (self.step - self.marked_step) * self._settings.batch
         pace = examples / max(time.perf_counter() - self._marked, 1e-9)
         rate = self._schedule.rate(self.step - 1)
-        return LogRecord(self.step, loss if math.isfinite(loss) else None, None, rate, pace, self.seconds)
+        return LogRecord(
+            step=self.step,
+            loss=loss if math.isfinite(loss) else None,
+            mrr=None,
+            lr=rate,
+            examples_per_second=pace,
+            seconds=self.seconds,
+            steps=self._settings.steps,
+            seconds_left=self.seconds_left,
+        )
 
     def mark(self) -> None:
-        """Begin the steps of the next record."""
+        """Start the interval of the next record."""
         self._take_step.total.zero_()
         self.marked_step, self._marked = self.step, time.perf_counter()
 
-    def validated(self, mrr: float) -> None:
-        """Take note of a validation: keep the parameters if they are the best so far, lower the rate or stop."""
-        self._schedule.validated(mrr)
+    def record_validation(self, mrr: float) -> None:
+        """Record a validation: keep the parameters if they are the best so far, lower the rate, or stop."""
+        self._schedule.record_validation(mrr)
         self._validations_since_best += 1
         if self.best_mrr is None or mrr > self.best_mrr:
             self.best_mrr, self.best_step, self._validations_since_best = mrr, self.step, 0
@@ -90,16 +100,27 @@ class TrainingState:
             self.ending = "stopped early"
 
     def restore_best(self) -> None:
-        """Give the model its best parameters; those it began with where nothing was validated."""
+        """Give the model its best parameters; without a validation, those at the start."""
         self._model.load_state_dict(self._best)
 
     @property
     def seconds(self) -> float:
-        """Time taken, interruptions not counted."""
-        return self._seconds_before + time.perf_counter() - self._began
+        """Time taken, without interruptions."""
+        return self._seconds_before + self.session_seconds
+
+    @property
+    def session_seconds(self) -> float:
+        """Time taken since training began or was resumed."""
+        return time.perf_counter() - self._began
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimated time until all steps are taken, from the pace since training began or was resumed."""
+        taken = self.step - self._first_step
+        return self.session_seconds / max(taken, 1) * (self._settings.steps - self.step)
 
     def checkpoint(self, identity: dict[str, Any]) -> Checkpoint:
-        """Return everything needed to go on, from any step."""
+        """Return everything that a resumed run needs, at any step."""
         state = {
             "schedule": self._schedule.state(),
             "best_step": self.best_step,
@@ -114,16 +135,17 @@ class TrainingState:
             **{f"model.{name}": value for name, value in self._model.state_dict().items()},
             **{f"best.{name}": value for name, value in self._best.items()},
             **{f"optimiser.{name}": value for name, value in optimiser_tensors(self._optimiser).items()},
-            **{f"random.{name}": value for name, value in _random_states(self._device).items()},
+            **{f"random.{name}": value for name, value in _random_states(self.device).items()},
             "pending": self._batches.pending(),
             "total": self._take_step.total,
         }
         return Checkpoint(self.step, identity, state, tensors)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint."""
+        """Restore a checkpoint."""
         state = checkpoint.state
         self.step, self.marked_step = checkpoint.step, state["marked_step"]
+        self._first_step = self.step
         self._marked -= state["seconds_since_mark"]
         self._take_step.total.copy_(checkpoint.tensors["total"])
         self.best_step, self.best_mrr, self.ending = state["best_step"], state["best_mrr"], state["ending"]
@@ -132,21 +154,21 @@ class TrainingState:
         self._model.load_state_dict(_below("model.", checkpoint.tensors))
         self._best = _below("best.", checkpoint.tensors)
         restore_optimiser(self._optimiser, _below("optimiser.", checkpoint.tensors))
-        _restore_random(_below("random.", checkpoint.tensors), self._device)
+        _restore_random(_below("random.", checkpoint.tensors), self.device)
         self._batches.restore(checkpoint.tensors["pending"])
 
 
 @contextmanager
 def isolated(settings: TrainSettings, device: torch.device) -> Iterator[None]:
-    """Train inside: seeded generators and arithmetic of its own; outside, the process's are as they were before.
+    """Train inside: generators are seeded and arithmetic is set; afterwards, those of the process are restored.
 
-    The global generators are used because layers draw their dropout from them, on CUDA also within a graph.
+    Training uses the global generators because layers draw their dropout from them, on CUDA also within a graph.
     """
     on_gpu = device.type == "cuda"
     precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.manual_seed(int(generator(settings.seed, "train").integers(2**63)))
-        # On the CPU gradients of looked-up rows would otherwise be summed in an order that depends on the threads.
+        # Otherwise the CPU sums gradients of looked-up rows in an order that depends on the threads.
         torch.use_deterministic_algorithms(deterministic or not on_gpu)
         torch.set_float32_matmul_precision("high" if on_gpu and settings.tf32 else precision)
         try:

@@ -14,7 +14,7 @@ from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import InputError
 from relens.files import read_json, whole_folder, write_json
-from relens.models import build
+from relens.models import MODELS
 from relens.models.base import KGEModel
 from relens.records import TRAINED
 from relens.training.loop import TrainingResult
@@ -28,13 +28,13 @@ class TrainedModel:
     """A model on disk; its parameters are read by ``load``.
 
     Attributes:
-        folder: where it is.
+        folder: its place on disk.
         settings: how it was trained.
         result: how training ended, the fields of ``TrainingResult``.
         dataset: name of the data set.
-        source: what the data set was asked for as: a name, or a folder.
-        fingerprint: of the data set, see ``Dataset.fingerprint``.
-        digest: of the parameters.
+        source: how the data set was named: a name of the catalogue, or a folder.
+        fingerprint: that of the data set, see ``Dataset.fingerprint``.
+        digest: digest of the parameters.
     """
 
     folder: Path
@@ -47,7 +47,7 @@ class TrainedModel:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Read what ``save_trained`` wrote, all but the parameters."""
+        """Read the result of ``save_trained``, without the parameters."""
         record = TRAINED.read(folder / RECORD)
         with TRAINED.parsing(str(folder / RECORD)):
             return cls(
@@ -61,15 +61,17 @@ class TrainedModel:
             )
 
     def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:
-        """Return the model in evaluation mode on a device; other data, or other ids of the same, are refused."""
+        """Return the model in evaluation mode on a device.
+
+        Other data than that of training, or other ids of the same data, raise an error."""
         labels = read_json(self.folder / LABELS, "labels of a trained model")
         if self.fingerprint != dataset.fingerprint or labels != _labels(dataset):
             raise InputError(
-                f"{self.folder} was trained on {self.dataset} (fingerprint {self.fingerprint}), not on the "
-                f"{dataset.name} given (fingerprint {dataset.fingerprint}): give the data it was trained on"
+                f"{self.folder} was trained on {self.dataset} (fingerprint {self.fingerprint}), not on this "
+                f"{dataset.name} (fingerprint {dataset.fingerprint}): pass the data set of training"
             )
-        settings, triples = self.settings, torch.from_numpy(dataset.train.astype(np.int64))
-        model = build(settings.model, len(dataset.entities), len(dataset.relations), settings.options, triples)
+        entry, triples = MODELS.find(self.settings.model), torch.from_numpy(dataset.train.astype(np.int64))
+        model = entry.build(len(dataset.entities), len(dataset.relations), self.settings.options, triples)
         try:
             model.load_state_dict(load_file(self.folder / TENSORS))
         except (SafetensorError, OSError, RuntimeError) as error:
@@ -80,7 +82,7 @@ class TrainedModel:
 def save_trained(
     model: KGEModel, settings: TrainSettings, result: TrainingResult, dataset: Dataset, source: str, folder: Path
 ) -> TrainedModel:
-    """Write a trained model whole."""
+    """Write a trained model; the folder appears when it is complete."""
     record = {
         "result": asdict(result),
         "dataset": dataset.name,

@@ -1,10 +1,10 @@
-"""The current GPU."""
+"""The current GPU, and what every model offers."""
 
 from contextlib import nullcontext
 
 import torch
 
-from relens.models.devices import current
+from relens.models.base import current
 
 
 def test_a_gpu_is_made_the_current_one_and_the_cpu_changes_nothing(monkeypatch) -> None:

@@ -1,4 +1,4 @@
-"""Fused operations for CUDA, in Triton: forward and backward read their inputs and write only results."""
+"""Fused operations for CUDA, in Triton: forward and backward passes write nothing but results."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ REAL, COMPLEX, CONJUGATE = 0, 1, 2
 
 
 def usable(vector: Tensor) -> bool:
-    """Say whether the kernels can run where ``vector`` is."""
+    """Say whether the kernels can run on the device of ``vector``."""
     return vector.is_cuda and vector.dtype in (torch.float32, torch.float64) and _has_triton()
 
 
@@ -44,7 +44,7 @@ class _Distance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
-        from relens.models import kernels  # needs triton, which only CUDA machines have
+        from relens.models.fused import kernels  # needs triton, which only CUDA machines have
 
         ctx.save_for_backward(vector, candidates)
         ctx.table, ctx.kind = table, kind
@@ -52,7 +52,7 @@ class _Distance(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        from relens.models import kernels
+        from relens.models.fused import kernels
 
         vector, candidates = ctx.saved_tensors
         total, returned = gradient_of(ctx.table)
@@ -64,7 +64,7 @@ class _Distance(torch.autograd.Function):
 def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
     """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, E) or (B, P), over c blocks of k coordinates.
 
-    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), of which query b uses ``group[b]``.
+    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), query b uses ``matrices[group[b]]``.
     """
     candidates = _all_or(candidates, table)
     inputs = (vector.contiguous(), matrices.contiguous(), group.contiguous(), table.contiguous(), candidates)
@@ -73,11 +73,11 @@ def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tenso
 
 
 class _BlockDistance(torch.autograd.Function):
-    """Distances to projected candidates, which are projected once more in the backward pass."""
+    """Distances to projected candidates; the backward pass projects them again."""
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
-        from relens.models import kernels
+        from relens.models.fused import kernels
 
         ctx.save_for_backward(vector, matrices, group, candidates)
         ctx.table = table
@@ -85,7 +85,7 @@ class _BlockDistance(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, Tensor | None, None]:
-        from relens.models import kernels
+        from relens.models.fused import kernels
 
         vector, matrices, group, candidates = ctx.saved_tensors
         total, returned = gradient_of(ctx.table)
@@ -112,7 +112,7 @@ class Pieces(NamedTuple):
 
     @classmethod
     def from_keys(cls, keys: Tensor, n_keys: int, most: int = 64) -> "Pieces":
-        """Sort edges by their ``keys`` (n,); a piece has at most ``most`` of them, so that none takes long."""
+        """Sort edges by their ``keys`` (n,); a piece has at most ``most`` edges, so that no piece takes long."""
         counts = torch.bincount(keys, minlength=n_keys)
         n_pieces = (counts + most - 1) // most
         key = torch.repeat_interleave(n_pieces)
@@ -152,11 +152,11 @@ def product_sums(left: Tensor, right: Tensor, edges: Trilinear, kind: int) -> Te
 
 
 class _ProductSums(torch.autograd.Function):
-    """Sums of products: linear in each of the two, so that either gradient is a sum of products again."""
+    """Sums of products: linear in both factors, so that each gradient is a sum of products, too."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, edges: Trilinear, kind: int) -> Tensor:
-        from relens.models import kernels
+        from relens.models.fused import kernels
 
         ctx.save_for_backward(left, right)
         ctx.edges, ctx.kind = edges, kind
@@ -164,7 +164,7 @@ class _ProductSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        from relens.models import kernels
+        from relens.models.fused import kernels
 
         left, right = ctx.saved_tensors
         gradient = gradients[0].contiguous()
@@ -177,6 +177,6 @@ class _ProductSums(torch.autograd.Function):
 
 def adagrad(parameter: Tensor, gradient: Tensor, total: Tensor, rate: Tensor, epsilon: float) -> None:
     """Take a step of Adagrad in place: one pass over the three tensors of one shape; ``rate`` is a tensor, ()."""
-    from relens.models import kernels
+    from relens.models.fused import kernels
 
     kernels.adagrad(parameter, gradient.contiguous(), total, rate, epsilon)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from relens.models.images import ChannelNorm
+from relens.models.layers import ChannelNorm
 
 
 @pytest.mark.parametrize("channels", [1, 3])

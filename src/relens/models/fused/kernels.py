@@ -1,4 +1,4 @@
-"""The Triton kernels behind ``relens.models.fused``; imported only where they run.
+"""The Triton kernels behind ``relens.models.fused``; imported only on machines that run them.
 
 Triton lays the last axis of a tile across the threads and keeps the first ones in each thread's registers. Tiles are
 therefore shaped so that what is summed over comes first: sums then need no exchange between threads.
