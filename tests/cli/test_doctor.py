@@ -106,7 +106,7 @@ def test_a_good_machine_has_no_warnings():
         ({"folders": {"cache": folder(free=10**6)}}, "1 MB of disk space is left at /somewhere"),
     ],
 )
-def test_known_troubles_are_warned_of(changes, message):
+def test_known_problems_cause_a_warning(changes, message):
     (warning,) = warnings_of(**changes)
     assert message in warning
 

@@ -159,7 +159,7 @@ def test_the_page_needs_nothing_but_itself(reported):
     assert all((path.parent / link).is_file() for link in links)
 
 
-def test_what_a_run_of_imported_ranks_lacks_is_said(reported):
+def test_the_page_says_what_a_run_of_imported_ranks_lacks(reported):
     _, _, page = reported
     assert "The run holds ranks but no trained models, so there are no training curves." in page.text
     assert "The data set 'simulated' could not be loaded, so its statistics are left out." in page.text
@@ -333,7 +333,7 @@ def test_settings_say_what_a_method_has_and_what_was_chosen(reported):
         (0.97, 0.96, "regularise=none) would be 0.9700 were all ties won, 0.9600 were all lost"),
     ],
 )  # fmt: skip
-def test_what_ties_could_change_is_said(tmp_path, won, lost, said):
+def test_the_page_says_what_ties_could_change(tmp_path, won, lost, said):
     def edit(value):
         value["evaluations"][-1]["overall"] |= {"mrr_optimistic": won, "mrr_pessimistic": lost}
 
