@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
-from relens.cli.device import pick_devices
+from relens.devices import pick_devices
 from relens.errors import InputError
 from relens.models.devices import current
 from relens.models.transe import TransE

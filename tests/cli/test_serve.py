@@ -93,8 +93,8 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
     with served(ranked, "--port", 0, "--weights", "mean") as (_, lines):
         assert lines[:-1] == [
             f"relens: loading the models of {ranked}\n",
-            f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, and "
-            "with them ranks from the evaluation's\n",
+            f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, so "
+            "ranks may differ from those of the evaluation\n",
         ]
 
 

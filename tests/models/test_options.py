@@ -26,9 +26,9 @@ def test_options_are_filled_up_with_defaults():
     ("name", "options", "message"),
     [
         ("trense", {}, "there is no model 'trense': did you mean 'transe'?"),
-        ("xyz", {}, "there is no model 'xyz': known are " + ", ".join(map(repr, MODELS))),
+        ("xyz", {}, "there is no model 'xyz': available: " + ", ".join(map(repr, MODELS))),
         ("conve", {"chanels": 3}, "ConvE has no option 'chanels': did you mean 'channels'?"),
-        ("complex", {"gamma": 3}, "ComplEx has no option 'gamma': known are 'dim', 'shared_inverse'"),
+        ("complex", {"gamma": 3}, "ComplEx has no option 'gamma': available: 'dim', 'shared_inverse'"),
         ("transe", {"dim": 0}, "dim of TransE is 0, expected a whole number of at least 1"),
         ("transe", {"dim": 2.5}, "dim of TransE is 2.5, expected a whole number of at least 1"),
         ("transe", {"dim": True}, "dim of TransE is True, expected a whole number of at least 1"),

@@ -99,9 +99,9 @@ def test_wrong_overrides_are_refused(change, message) -> None:
 
 
 def test_known_settings_are_listed_in_order_where_none_is_close() -> None:
-    with pytest.raises(InputError, match="unknown setting 'nonsense' for transe; known are ") as raised:
+    with pytest.raises(InputError, match="unknown setting 'nonsense' for transe; available: ") as raised:
         resolve("wn18rr", "transe", "paper", ["nonsense=1"])
-    listed = str(raised.value).partition("known are ")[2].replace("'", "").split(", ")
+    listed = str(raised.value).partition("available: ")[2].replace("'", "").split(", ")
     assert listed == sorted({*resolve_options("transe", {}), *FIELDS} - {"model", "options"})
 
 

@@ -49,7 +49,7 @@ def tidy_models(run: Run) -> None:
 
     A model that somebody trains now is left alone.
     """
-    for folder in map(run.model_path, run.model_names()):
+    for folder in map(run.model_path, run.model_names):
         with suppress(InputError), locked(folder):  # refused: in use
             if not (folder / AGAIN).exists():
                 remove_checkpoints(folder)
