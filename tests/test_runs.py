@@ -54,6 +54,10 @@ def test_unsafe_names_are_refused(tmp_path, name):
             '{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}',
             "has format 7, this relens",
         ),
+        (
+            '{"kind": "relens run", "format": 1, "name": "r", "dataset": "d"}',
+            "is a run of format 1, this relens reads format 2: convert it with `relens upgrade ",
+        ),
     ],
 )
 def test_other_directories_are_not_runs(tmp_path, content, message):
