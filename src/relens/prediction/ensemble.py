@@ -77,12 +77,13 @@ class Ensemble:
             device: where models run; ``auto`` for the device that the run was ranked on, see ``ranked_device``. On
                 that device, ranks equal those of the evaluation.
         """
+        chosen = None if device == "auto" else pick_device(device)
         run = open_run(run)
         check_models(run)
         found = run.weights(weights)
         dataset = _graph(run, found)
         _check_ranks(run, found)
-        return cls(run, dataset, found, ranked_device(run) if device == "auto" else pick_device(device))
+        return cls(run, dataset, found, chosen or ranked_device(run))
 
     def predict(
         self,
