@@ -23,14 +23,14 @@ def main(runs: tuple[Path, ...], name: str | None) -> None:
     """Print, for each of RUNS, the mean confidence at rank 1 and the share of test answers there, in a line of JSON."""
     for path in runs:
         run = Run.open(path)
-        said, found = calibration(run, EnsembleWeights.load(run.default_weights(name)))
+        said, found = calibration(run, run.weights(name))
         print(json.dumps({"run": str(path), "queries": len(said), "said": said.mean(), "found": found.mean()}))
 
 
 def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndarray]:
     """Return the confidence at rank 1 of q test queries, and the share of each answer that is at rank 1; (q,) each."""
     n_entities, test = len(load_dataset(run.dataset).entities), run.ranks("test")
-    confidence = Confidence.of_valid(run.ranks("valid"), weights, n_entities)
+    confidence = Confidence.from_valid(run.ranks("valid"), weights, n_entities)
     if confidence is None:
         raise click.ClickException(f"{run.path} was ranked among sampled candidates, for which there is no confidence")
     test = test if test.models == weights.models else test.select_models(weights.models)

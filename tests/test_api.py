@@ -1,14 +1,19 @@
 """The Python API: a few names, loaded when first used, that do what the verbs do in a few lines."""
 
 import importlib
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import relens
 from tests import simulated
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", relens.__all__)
@@ -21,12 +26,87 @@ def test_every_public_name_resolves(name):
         assert value.__doc__
 
 
-def test_dir_names_what_all_names():
-    script = "import relens; print(sorted(set(relens.__all__) - set(dir(relens))))"  # before any of them is loaded
+def test_dir_shows_the_public_names_alone():
+    """Before any of them is loaded, and after submodules and private names have come."""
+    script = "import relens; print(*dir(relens)); import relens.runs, relens.api; relens.run; print(*dir(relens))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-    assert dir(relens) == sorted(dir(relens))
+    assert [line.split() for line in done.stdout.splitlines()] == [sorted(relens.__all__)] * 2
     assert len(set(relens.__all__)) == len(relens.__all__)
+
+
+VERBS = ("run", "train", "rank", "search", "fit", "evaluate", "compare", "report", "predict", "load_dataset",
+         "open_run", "upgrade")  # fmt: skip
+RANDOM_IMPORTS = """
+import importlib, pkgutil, random, sys
+import relens
+names = [module.name for module in pkgutil.walk_packages(relens.__path__, "relens.") if "__main__" not in module.name]
+random.Random(int(sys.argv[1])).shuffle(names)
+for number, name in enumerate(names):
+    importlib.import_module(name)
+    if number % 20 == 0:
+        assert callable(getattr(relens, sys.argv[2 + number // 20 % (len(sys.argv) - 2)]))
+print(*[verb for verb in sys.argv[2:] if not callable(getattr(relens, verb)) or verb in sys.modules])
+print(*[verb for verb in sys.argv[2:] if f"relens.{verb}" in names])
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_module_takes_the_name_of_a_verb(seed):
+    """Whatever order modules are imported in: importing ``relens.x`` binds ``x`` in ``relens``."""
+    for extra in ("torch", "fastapi", "matplotlib"):
+        pytest.importorskip(extra, reason="needs all extras: pip install 'relens[all]'")
+    pytest.importorskip("triton", reason="the kernels' module needs triton")
+    command = [sys.executable, "-c", RANDOM_IMPORTS, str(seed), *VERBS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "\n\n"), done.stderr
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("fit", "search", "evaluate", "compare")])
+def test_verbs_are_typed_and_documented_and_take_keywords(verb):
+    function = getattr(relens, verb)
+    signature = inspect.signature(function)
+    assert signature.return_annotation is not inspect.Signature.empty
+    assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values())
+    positional = [p.name for p in signature.parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    assert len(positional) == 1
+    if verb not in ("open_run", "load_dataset"):
+        for name in signature.parameters:
+            assert re.search(rf"^        (\w+, )?{name}(, \w+)?: ", function.__doc__, re.MULTILINE), name
+        assert "Returns:" in function.__doc__
+        assert f"relens.{verb}(" in function.__doc__.partition("For example::")[2]
+
+
+MODULES_OF_ADVANCED_USE = {
+    "relens.clusters.engines",
+    "relens.clusters.remote",
+    "relens.data.catalog",
+    "relens.data.negatives",
+    "relens.importers.pykeen",
+    "relens.importers.scorers",
+    "relens.models.base",
+    "relens.models.lookup",
+    "relens.models.options",
+    "relens.packs.export",
+    "relens.ranking.validation",
+    "relens.training.loop",
+    "relens.training.presets",
+    "relens.training.settings",
+}
+"""Two levels below ``relens``: to be exported by their packages; nothing may be added."""
+PAGES = [path for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")) if path.is_file()]
+
+
+def test_pages_and_examples_import_public_names_only():
+    """From ``relens`` itself or one level below; nothing private."""
+    lines = {
+        f"{path.name}: {line}"
+        for path in PAGES
+        for line in re.findall(r"^(?:from|import) relens\b.*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert lines
+    assert [line for line in lines if re.search(r"[ .]_", line.partition(": ")[2])] == []
+    deep = {found[0] for line in lines if (found := re.search(r"relens(\.\w+){2,}", line))}
+    assert deep <= MODULES_OF_ADVANCED_USE
 
 
 def test_an_unknown_name_is_an_attribute_error():

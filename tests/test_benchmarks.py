@@ -268,14 +268,13 @@ def test_matrix_products_of_a_step_are_counted_as_pytorch_counts_them(
 def ring(folder: Path) -> Path:
     """A finished run on a tiny graph."""
     pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
-    import torch
-
-    from relens.pipeline.plan import Plan
-    from relens.pipeline.run import run_plan
+    import relens
     from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
-    plan = Plan(dataset=str(write_ring(folder / "ring")), models=MODELS, methods=("mean", "dsc")).with_changes(CHANGES)
-    return run_plan(plan, folder / "run", devices=[torch.device("cpu")], report=False)[0].path
+    return relens.run(
+        write_ring(folder / "ring"), run=folder / "run", models=MODELS, methods=("mean", "dsc"), changes=CHANGES,
+        device="cpu", jobs=1, report=False,
+    ).path  # fmt: skip
 
 
 def test_a_record_of_a_run_has_its_models_and_methods_and_their_ranks(folder: Path, ring: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_spec_changes_the_settings_it_names():
     ("spec", "message"),
     [
         ("dcs", r"unknown method 'dcs'; did you mean 'dsc'\?"),
-        ("", r"unknown method ''; known are 'mean'"),
+        ("", r"unknown method ''; available: 'mean'"),
         ("dsc:inptu=rank", r"method 'dsc:inptu=rank': found 'inptu=rank', expected key=value; did you mean 'input'\?"),
         ("dsc:input", r"method 'dsc:input': found 'input', expected key=value"),
         ("dsc:method=mean", r"found 'method=mean', expected key=value"),
@@ -72,7 +72,7 @@ def test_a_spec_changes_the_settings_it_names():
         ("dsc:trials=0", r"trials is 0, expected at least 1"),
         ("dsc:seed=-1", r"seed is -1, expected at least 0"),
         ("dsc:input=ranks", r"unknown input 'ranks'; did you mean 'rank'\?"),
-        ("dsc:searcher=grid", r"unknown searcher 'grid'; known are 'sweep', 'tpe', 'random'"),
+        ("dsc:searcher=grid", r"unknown searcher 'grid'; available: 'sweep', 'tpe', 'random'"),
         ("dsc:fallback=none", r"unknown fallback 'none'"),
         ("dsc:regularise=much", r"regularise is 'much', expected auto, none, or a number κ of at least 0"),
         ("basic", r"method 'basic' searches all groups jointly.*Choose the searcher tpe or random, or the method dsc"),

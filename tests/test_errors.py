@@ -11,6 +11,7 @@ from relens.errors import (
     RanksError,
     RelensError,
     WeightsError,
+    counted,
     nearest,
 )
 
@@ -22,8 +23,8 @@ from relens.errors import (
         ("WN18RR", ["wn18rr", "fb15k-237"], "did you mean 'wn18rr'?"),
         ("rotate", ["RotatE", "TransE"], "did you mean 'RotatE'?"),
         ("model-1", ["model-3", "model-2", "other"], "did you mean 'model-3' or 'model-2'?"),
-        ("zzz", ["abc", "def"], "known are 'abc', 'def'"),
-        ("", ["abc"], "known are 'abc'"),
+        ("zzz", ["abc", "def"], "available: 'abc', 'def'"),
+        ("", ["abc"], "available: 'abc'"),
         ("x", [], "there are none"),
         ("it's", ["its"], "did you mean 'its'?"),
     ],
@@ -35,9 +36,23 @@ def test_the_hint_names_what_is_near(name, known, hint):
 def test_the_hint_is_short_whatever_is_known():
     assert nearest("zzz", [f"a{i}" for i in range(12)]).endswith("'a11'")
     many = nearest("zzz", (f"a{i}" for i in range(500)))
-    assert many == "known are " + ", ".join(f"'a{i}'" for i in range(12)) + ", …"
+    assert many == "available: " + ", ".join(f"'a{i}'" for i in range(12)) + ", …"
     assert nearest("model", [f"model{i}" for i in range(9)]).count("model") == 3
     assert nearest("model", [f"model{i}" for i in range(9)], limit=1).count("model") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "plural", "text"),
+    [
+        (1, "model", None, "1 model"),
+        (2, "model", None, "2 models"),
+        (0, "group", None, "0 groups"),
+        (1, "query", "queries", "1 query"),
+        (1200, "query", "queries", "1,200 queries"),
+    ],
+)
+def test_nouns_agree_with_their_number(number, noun, plural, text):
+    assert counted(number, noun, plural) == text
 
 
 @pytest.mark.parametrize("kind", [DatasetError, RanksError, WeightsError])

@@ -352,7 +352,7 @@ def write_bad_npy(path: Path, kind: str) -> None:
 def test_what_is_no_plain_npy_is_refused_with_a_remedy(tmp_path, kind):
     path = tmp_path / "a.npy"
     write_bad_npy(path, kind)
-    refusal = rf"{path} cannot be read as a plain \.npy array \(.+\)\. .*pickled or truncated files are refused"
+    refusal = rf"{path} cannot be read as a plain \.npy array \(.+\)\. .*pickled or truncated files cannot be read"
     with pytest.raises(InputError, match=refusal + r"\. Write it again with numpy\.save"):
         open_npy(path)
 

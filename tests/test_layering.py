@@ -15,6 +15,7 @@ ROOT = Path(relens.__file__).parent
 STAGES = (
     {
         "relens",
+        "relens.devices",
         "relens.errors",
         "relens.files",
         "relens.progress",
@@ -35,6 +36,7 @@ STAGES = (
     {"relens.prediction"},
     {"relens.reports", "relens.serve"},
     {"relens.pipeline"},
+    {"relens.api"},
     {"relens.cli"},
     {"relens.__main__"},
 )
@@ -44,7 +46,6 @@ WITH_TORCH = (
     "relens.training",
     "relens.packs.export",
     "relens.ranking.validation",
-    "relens.pipeline.devices",
     "relens.pipeline.side_by_side",
     "relens.pipeline.run",
 )

@@ -26,12 +26,12 @@ def test_ranks_weights_and_evaluations_have_their_places(tmp_path):
     save_pack(scored(), run.ranks_path("valid"))
     assert run.has_ranks("valid")
     assert_same(run.ranks("valid"), scored())
-    assert run.weights_names() == []
+    assert run.weights_names == []
     for name in ("dsc", "Mean+2"):
         run.weights_path(name).parent.mkdir(exist_ok=True)
         run.weights_path(name).write_text("{}")
     (tmp_path / "weights" / ".hidden.json").write_text("{}")
-    assert run.weights_names() == ["Mean+2", "dsc"]
+    assert run.weights_names == ["Mean+2", "dsc"]
     assert run.evaluation_path("dsc", "test") == tmp_path / "evaluations" / "dsc-test.json"
 
 
@@ -53,6 +53,10 @@ def test_unsafe_names_are_refused(tmp_path, name):
         (
             '{"kind": "relens run", "format": 7, "name": "r", "dataset": "d"}',
             "has format 7, this relens",
+        ),
+        (
+            '{"kind": "relens run", "format": 1, "name": "r", "dataset": "d"}',
+            "is a run of format 1, this relens reads format 2: convert it with `relens upgrade ",
         ),
     ],
 )
@@ -102,7 +106,7 @@ def test_received_ranks_appear_with_their_run(tmp_path):
     assert run.dataset == "toy"
     assert_same(run.ranks("test"), scored(1))
     with (
-        pytest.raises(RanksError, match="r already has ranks of valid and test: give --force"),
+        pytest.raises(RanksError, match="r already has ranks of valid and test: pass `force=True`"),
         Run.receive_ranks(run.path, "x"),
     ):
         pass
@@ -170,7 +174,7 @@ def test_models_are_those_that_can_be_asked_for_by_name(tmp_path):
         (run.path / "models" / name).mkdir(parents=True)
         if name != "half":
             (run.path / "models" / name / "trained").mkdir()
-    assert run.model_names() == ["conve", "rotate"]
+    assert run.model_names == ["conve", "rotate"]
 
 
 def test_a_run_that_is_held_receives_no_ranks_and_loses_only_left_overs(tmp_path):

@@ -1,6 +1,6 @@
 """Relation-aware ensembles of knowledge-graph-embedding models.
 
-The names below are imported when first used, so that ``import relens`` stays instant.
+The functions below are the verbs of the command line. Names are imported when first used: ``import relens`` stays fast.
 """
 
 from importlib import import_module
@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from relens.api import predict as predict
+    from relens.api import rank as rank
+    from relens.api import report as report
+    from relens.api import run as run
+    from relens.api import train as train
+    from relens.api import upgrade as upgrade
     from relens.comparison import Comparison as Comparison
     from relens.comparison import compare as compare
     from relens.data.catalog import load_dataset as load_dataset
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from relens.ensemble.search import search as search
     from relens.ensemble.settings import SearchSettings as SearchSettings
     from relens.ensemble.weights import EnsembleWeights as EnsembleWeights
+    from relens.errors import RelensError as RelensError
     from relens.evaluation import Evaluation as Evaluation
     from relens.evaluation import evaluate as evaluate
     from relens.packs.pack import PackedRanks as PackedRanks
@@ -25,7 +32,11 @@ if TYPE_CHECKING:
     from relens.packs.store import load_pack as load_ranks  # noqa: F401
     from relens.packs.store import save_pack as save_ranks  # noqa: F401
     from relens.prediction.ensemble import Ensemble as Ensemble
+    from relens.prediction.predictions import Prediction as Prediction
+    from relens.prediction.predictions import Predictions as Predictions
     from relens.runs import Run as Run
+    from relens.runs import open_run as open_run
+    from relens.training.trained import TrainedModel as TrainedModel
 
 _PUBLIC = {
     "Comparison": "relens.comparison:Comparison",
@@ -33,18 +44,29 @@ _PUBLIC = {
     "Ensemble": "relens.prediction.ensemble:Ensemble",
     "EnsembleWeights": "relens.ensemble.weights:EnsembleWeights",
     "Evaluation": "relens.evaluation:Evaluation",
-    "SearchSettings": "relens.ensemble.settings:SearchSettings",
     "PackedRanks": "relens.packs.pack:PackedRanks",
+    "Prediction": "relens.prediction.predictions:Prediction",
+    "Predictions": "relens.prediction.predictions:Predictions",
     "Queries": "relens.data.queries:Queries",
+    "RelensError": "relens.errors:RelensError",
     "Run": "relens.runs:Run",
+    "SearchSettings": "relens.ensemble.search:SearchSettings",
     "Simulation": "relens.packs.simulation:Simulation",
+    "TrainedModel": "relens.training.trained:TrainedModel",
     "compare": "relens.comparison:compare",
     "evaluate": "relens.evaluation:evaluate",
     "fit": "relens.ensemble.search:search",
-    "search": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog:load_dataset",
     "load_ranks": "relens.packs.store:load_pack",
+    "open_run": "relens.runs:open_run",
+    "predict": "relens.api:predict",
+    "rank": "relens.api:rank",
+    "report": "relens.api:report",
+    "run": "relens.api:run",
     "save_ranks": "relens.packs.store:save_pack",
+    "search": "relens.ensemble.search:search",
+    "train": "relens.api:train",
+    "upgrade": "relens.api:upgrade",
 }
 __all__ = ["__version__", *_PUBLIC]
 
@@ -59,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC])
+    return sorted(__all__)

@@ -1,19 +1,23 @@
-"""What can go wrong, by kind. Every message says what was found, where, what was expected and what to do."""
+"""Errors by kind. Every message says what was found, where, what was expected and what to do.
+
+Messages name the arguments of Python functions in backticks, such as ``pass `force=True```. The command line writes its
+own options instead.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class RelensError(Exception):
-    """Something relens could not do; the message is meant for the person who asked for it (exit code 1)."""
+    """The base of all errors of relens. The message is written for the user (exit code 1)."""
 
 
 class InputError(RelensError, ValueError):
-    """The input or the request is wrong: nothing was written, and trying again needs a change (exit code 2)."""
+    """The input or the request is wrong. Nothing was written, and another try needs a change (exit code 2)."""
 
 
 class DatasetError(InputError):
-    """A data set is missing, malformed or not the one its name promises."""
+    """A data set is missing, malformed, or has other content than its name promises."""
 
 
 class RanksError(InputError):
@@ -37,12 +41,12 @@ class MissingExtraError(RelensError, ImportError):
         self.feature, self.extra = feature, extra
 
     def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:
-        """Cross from a worker process to the one that asked."""
+        """Pickle the arguments, so that the error can leave a worker process."""
         return type(self), (self.feature, self.extra)
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool = False) -> str:
-    """Return a hint such as ``did you mean 'wn18rr'?``, or the known names where none is close: twelve, or all."""
+    """Return a hint such as ``did you mean 'wn18rr'?``; without a close name, list twelve known names, or all."""
     known = list(known)
     by_lower = {k.lower(): k for k in known}
     close = [by_lower[m] for m in get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.6)]
@@ -50,4 +54,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool =
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     most = len(known) if show_all else 12
     shown = ", ".join(repr(k) for k in known[:most]) + (", …" if len(known) > most else "")
-    return f"known are {shown}" if known else "there are none"
+    return f"available: {shown}" if known else "there are none"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 model``, ``1,200 models``, ``2 queries`` (``plural="queries"``)."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

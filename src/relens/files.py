@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and arrays never come from pickles."""
+"""Write files and folders atomically, lock folders, and read JSON and arrays without pickles."""
 
 import errno
 import glob
@@ -20,20 +20,20 @@ from numpy.lib.format import MAGIC_PREFIX
 from relens.errors import InputError, RelensError
 
 LOCK = ".lock"
-"""The file in a folder that is locked; it stays there when the lock ends."""
+"""The file that holds the lock of a folder. It stays there when the lock ends."""
 _PART, _OLD = ".part", ".old"
-"""How the names end of what is written aside, and of what steps aside for it; they begin with a dot."""
+"""Suffixes of temporary names, which begin with a dot: new content, and old content that is being replaced."""
 _WAS = "was"
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
-"""What file systems without locks answer."""
+"""Error numbers of file systems without locks."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write aside; on success it replaces ``path``, on any failure ``path`` stays as it was.
+    """Yield a temporary file. On success it is renamed to ``path``; on any failure ``path`` stays as it was.
 
-    A device or a pipe (``/dev/stdout``) is written to and never replaced; of a link, the file it leads to is replaced.
+    Symlinks are followed. A device or a pipe (``/dev/stdout``) is written directly and never replaced.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         with disk_errors(path):
@@ -57,9 +57,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to fill aside; on success it replaces ``path``, on any failure ``path`` stays as it was.
+    """Yield a temporary folder. On success it is renamed to ``path``; on any failure ``path`` stays as it was.
 
-    What killed processes had been filling for the same ``path`` is removed.
+    Temporary folders of the same ``path`` that killed processes left are removed.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +70,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
             for file in aside.iterdir():
                 _flush_to_disk(file)
             os.chmod(aside, 0o777 & ~_umask())
-            # A folder cannot replace a non-empty one in one step: the old one steps aside first and
-            # comes back if the new one cannot take its place.
+            # A folder cannot replace a non-empty one in one step: the old one is renamed first, and
+            # renamed back if the new one cannot take its place.
             if path.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_OLD, dir=path.parent))
                 try:
@@ -91,9 +91,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _new_aside(path: Path) -> tuple[Path, int | None]:
-    """Make the folder to fill for ``path``, held as long as this process fills it; remove those that nobody holds.
+    """Make a temporary folder for ``path`` and lock it; remove earlier ones that no process holds.
 
-    Names tell machines apart: on storage that several share, locks may be known to one of them alone.
+    Names contain the machine: on shared storage, a lock may be visible on one machine only.
     """
     machine = f"{crc32(platform.node().encode()):08x}"
     prefix = f".{path.name}.{machine}-"
@@ -104,13 +104,13 @@ def _new_aside(path: Path) -> tuple[Path, int | None]:
     while True:
         aside = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PART, dir=path.parent))
         held = _hold(aside, wait=True)
-        if aside.exists():  # nobody has taken it for left over before it was held
+        if aside.exists():  # no other process removed it before it was locked
             return aside, held
         _let_go(held)
 
 
 def _hold(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder and return what holds it; None where that fails: it is held or gone, or there are no such locks."""
+    """Lock a folder and return the descriptor; None if it is held or gone, or if the system has no such locks."""
     try:
         import fcntl
     except ImportError:
@@ -131,19 +131,19 @@ def _let_go(held: int | None) -> None:
 
 
 def is_left_over(path: Path) -> bool:
-    """Say whether a path is called like what is written aside here, or what steps aside for it."""
+    """Say whether a path has the name of a temporary file or folder of this module."""
     return path.name.startswith(".") and path.suffix in (_PART, _OLD)
 
 
 def remove_left_overs(*folders: Path) -> None:
-    """Remove what killed processes left in folders, which the caller holds: nobody else is at work there.
+    """Remove the temporary files that killed processes left in folders. The caller holds the folders.
 
-    A folder that stepped aside for one that never took its place returns.
+    An old folder whose successor never took its place is renamed back.
     """
     for folder in folders:
         for path in filter(is_left_over, list(folder.glob(".*"))):
             place = path.with_name(path.name[1:].rsplit(".", 2)[0])
-            with suppress(OSError):  # where nothing can be removed, whoever writes next is told
+            with suppress(OSError):  # the next write reports the problem
                 if path.suffix == _OLD and (path / _WAS).is_dir() and not place.exists():
                     os.replace(path / _WAS, place)
                 if path.is_dir():
@@ -154,7 +154,7 @@ def remove_left_overs(*folders: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write into a message that names the file and the remedy."""
+    """Turn an ``OSError`` while writing into an error that names the file and the remedy."""
     try:
         yield
     except OSError as error:
@@ -166,18 +166,18 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file atomically."""
     with whole_file(path) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object; ``what`` names it in the message of an error."""
+    """Read a JSON object; ``what`` names it in error messages."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -192,25 +192,25 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
-    """Memory-map a ``.npy`` file read-only; pickled, truncated and missing files are refused by name."""
+    """Memory-map a ``.npy`` file read-only; a pickled, truncated or missing file raises an error that names it."""
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                raise ValueError("it does not begin like one")
+                raise ValueError("it has no .npy header")
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist") from error
     except (ValueError, EOFError, OSError) as error:
         message = (
             f"{path} cannot be read as a plain .npy array ({error}). "
-            f"Expected an array of numbers written by numpy.save; pickled or truncated files are refused. "
+            f"Expected an array of numbers written by numpy.save; pickled or truncated files cannot be read. "
             f"Write it again with numpy.save(path, array)."
         )
         raise InputError(message) from error
 
 
 def _flush_to_disk(path: Path) -> None:
-    """Ask the system to put ``path`` on the disk now, so that a rename never exposes an empty file."""
+    """Flush ``path`` to the disk, so that a rename never exposes an empty file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -219,7 +219,7 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _umask() -> int:
-    """Return the process's file mode mask (which can only be read by setting it)."""
+    """Return the process's file mode mask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -227,10 +227,10 @@ def _umask() -> int:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there, against other processes that ask for it; they are refused.
+    """Lock a folder, which is made if missing. Another process that asks for the lock gets an error.
 
-    The lock ends with the process that holds it, however that ends. Where the system has no such locks, or where the
-    folder cannot be written to, none is held.
+    The lock ends with the process, however that ends. If the system has no such locks, or if the folder cannot be
+    written to, nothing is locked.
     """
     try:
         import fcntl
@@ -258,7 +258,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _open_lock(folder: Path) -> TextIO | None:
-    """Open the file of a folder that is locked; None where it cannot be written to, which other messages explain."""
+    """Open the lock file of a folder; None if it cannot be written to, which other messages explain."""
     with disk_errors(folder / LOCK):
         try:
             folder.mkdir(parents=True, exist_ok=True)

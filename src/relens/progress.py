@@ -1,4 +1,4 @@
-"""How the library tells a caller that long work advances, without knowing about terminals."""
+"""Progress of long work, reported to the caller without knowledge of terminals."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,19 +8,19 @@ Advance = Callable[[float], None]
 
 
 class Progress(Protocol):
-    """Anything that can show tasks: the command line shows bars, the library's default shows nothing."""
+    """A display of tasks and notes. The command line shows bars; the library's default shows nothing."""
 
     def task(self, description: str, total: float) -> AbstractContextManager[Advance]:
-        """Open a task of ``total`` units; the context yields a callable that adds finished units."""
+        """Open a task of ``total`` units. The context yields a function that adds finished units."""
         ...
 
     def note(self, message: str) -> None:
-        """Say something about the work, between tasks."""
+        """Show a remark about the work, between tasks."""
         ...
 
 
 class Silent:
-    """A progress display that shows nothing."""
+    """A display that shows nothing."""
 
     @contextmanager
     def task(self, description: str, total: float) -> Iterator[Advance]:
@@ -29,7 +29,7 @@ class Silent:
         yield lambda amount: None
 
     def note(self, message: str) -> None:
-        """Say nothing."""
+        """Ignore the remark."""
         del message
 
 

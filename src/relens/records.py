@@ -1,6 +1,7 @@
 """Records: the JSON files that relens writes. Each names its kind, its format and the relens that wrote it.
 
-A format changes when old files can no longer be read as they are. ``relens upgrade`` then converts a run.
+A format number rises when old files can no longer be read as they are. ``relens.pipeline.upgrade`` has a converter for
+each step, and ``relens upgrade RUN`` applies them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,18 +15,18 @@ from relens.errors import DatasetError, InputError, RanksError, WeightsError
 from relens.files import read_json, write_json
 
 TIE_RULE = "mean"
-"""How tied candidates are ranked in everything that is stored: a tied block shares its mean rank."""
+"""The tie rule of all stored ranks: a tied block shares its mean rank."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where ranks come from: what every number computed from them must name.
+    """The origin of ranks. Every number computed from them names it.
 
     Attributes:
         dataset: the name of the data set.
         fingerprint: digest of the data set, or of the query list where no data set was at hand.
         split: the split of the queries.
-        filter_splits: splits whose known answers were removed; empty where the ranks were taken as they came.
+        filter_splits: splits whose known answers were removed; empty if the ranks were imported unchanged.
         candidates: ``all`` entities, or ``sampled`` (a fixed list of negatives per query).
     """
 
@@ -41,7 +42,7 @@ class Provenance:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild from ``to_json``'s result; other keys are ignored."""
+        """Rebuild from the result of ``to_json``; other keys are ignored."""
         found = {field.name: value[field.name] for field in fields(cls)}
         return cls(**{**found, "filter_splits": tuple(found["filter_splits"])})
 
@@ -54,7 +55,7 @@ class RecordKind:
         name: the value of ``kind`` in the file.
         format: the format that this relens reads and writes.
         remedy: how to make the record again, as a sentence.
-        error: what to raise where a record cannot be used.
+        error: the error to raise if a record cannot be used.
     """
 
     name: str
@@ -63,28 +64,32 @@ class RecordKind:
     error: type[InputError] = InputError
 
     def stamp(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values under a heading of kind, format and version."""
+        """Return the values, preceded by kind, format and version."""
         return {"kind": self.name, "format": self.format, "relens": __version__, **values}
 
     def matches(self, value: Mapping[str, Any]) -> bool:
-        """Say whether a value is such a record in the format of this relens."""
+        """Say whether a value is a record of this kind and format."""
         return (value.get("kind"), value.get("format")) == (self.name, self.format)
 
     def check(self, value: Mapping[str, Any], where: str) -> None:
-        """Raise an error where a value is another kind of record, or has another format; ``where`` names it."""
-        if value.get("kind") != self.name:
-            raise self.error(f"{where} is not a {self.name!r} record: its kind is {value.get('kind')!r}. {self.remedy}")
+        """Raise an error if a value is another kind of record, or has another format; ``where`` names it."""
+        if self.matches(value):
+            return
+        remedy = f"{self.remedy[0].lower()}{self.remedy[1:]}"
         found = value.get("format")
-        if found != self.format:
-            older = isinstance(found, int) and found < self.format
-            way_out = "Convert the run with `relens upgrade RUN`, or" if older else f"Use {_writer(value)}, or"
+        if value.get("kind") != self.name:
+            # relens 0.1.0 wrote some records without a kind.
+            upgrade = "" if "kind" in value else "Convert a run of an older relens with `relens upgrade RUN`, or "
             raise self.error(
-                f"{where} has format {found!r}, this relens reads format {self.format}. "
-                f"{way_out} {self.remedy[0].lower()}{self.remedy[1:]}"
+                f"{where} is not a {self.name!r} record: its kind is {value.get('kind')!r}. "
+                f"{upgrade + remedy if upgrade else self.remedy}"
             )
+        older = isinstance(found, int) and found < self.format
+        way_out = "Convert the run with `relens upgrade RUN`, or" if older else f"Use {_writer(value)}, or"
+        raise self.error(f"{where} has format {found!r}, this relens reads format {self.format}. {way_out} {remedy}")
 
     def write(self, path: Path, values: Mapping[str, Any]) -> None:
-        """Write a record, whole or not at all."""
+        """Write a record atomically."""
         write_json(path, self.stamp(values))
 
     def read(self, path: Path) -> dict[str, Any]:
@@ -95,7 +100,7 @@ class RecordKind:
 
     @contextmanager
     def parsing(self, where: str) -> Iterator[None]:
-        """Inside, a missing or malformed part of a record raises an error that names the record."""
+        """Turn errors about a missing or malformed part of a record into one that names the record."""
         try:
             yield
         except InputError:
@@ -116,7 +121,7 @@ WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", 
 EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate`.")
 COMPARISON = RecordKind("relens comparison", 1, "Compare again with `relens run` or `relens report`.")
 CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report --curves`.")
-STAGE = RecordKind("relens stage", 1, "Run the same command again with --force.")
+STAGE = RecordKind("relens stage", 1, "Repeat the stage: pass `force=STAGE`.")
 TRAINED = RecordKind("relens trained model", 3, "Train the model again.")
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
 CANDIDATES = RecordKind(

@@ -1,6 +1,6 @@
 """Tables of objects that users choose by name: models, methods, searchers, inputs, importers, metrics.
 
-Each table has a package of its own. A module of that package holds one entry, and that is all it takes to add one.
+Each table has its own package. A module of that package holds one entry; nothing else lists it.
 Other distributions add entries through entry points of the table's group, for instance in their ``pyproject.toml``::
 
     [project.entry-points."relens.methods"]
@@ -16,14 +16,14 @@ from typing import Generic, Protocol, TypeVar
 from relens.errors import InputError, RelensError, nearest
 
 AFTER_OURS = 100
-"""The ``order`` of an entry that does not set one: listed after relens's own."""
+"""The ``order`` of entries that set none: after relens's own."""
 
 
 class Entry(Protocol):
     """An object in a table.
 
     Attributes:
-        name: what users type, in lower case.
+        name: the name that users type, in lower case.
         description: one line for help texts and docs.
         order: position in lists; equal positions are sorted by name.
     """
@@ -51,8 +51,8 @@ class Registry(Mapping[str, E], Generic[E]):
         """Name the table.
 
         Args:
-            kind: what one entry is called in messages, such as ``method``.
-            plural: what several are called; the entry-point group is ``relens.`` and this.
+            kind: the word for one entry in messages, such as ``method``.
+            plural: the word for several; the entry-point group is ``relens.`` and this word.
             base: the class of the entries.
             package: dotted name of the package whose modules hold relens's own entries.
         """
@@ -61,7 +61,7 @@ class Registry(Mapping[str, E], Generic[E]):
         self._entries: dict[str, E] | None = None
 
     def find(self, name: str) -> E:
-        """Return the entry of a name in any case, or raise an error that lists similar names."""
+        """Return the entry of a name, in upper or lower case, or raise an error that lists similar names."""
         if name.lower() not in self._loaded:
             raise InputError(f"unknown {self.kind} {name!r}; {nearest(name, self._loaded)}")
         return self._loaded[name.lower()]
@@ -98,7 +98,7 @@ class Registry(Mapping[str, E], Generic[E]):
             yield from (value for value in values if isinstance(value, self._base))
 
     def _load(self, point: EntryPoint) -> E:
-        """Return the object that another distribution announces; say whose it is where that fails."""
+        """Load the object of an entry point; an error names the distribution."""
         try:
             entry = point.load()
         except Exception as error:  # foreign code can fail in any way

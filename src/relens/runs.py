@@ -1,4 +1,4 @@
-"""A run: the directory that holds one experiment's ranks, weights and evaluations."""
+"""A run: the folder that holds the models, ranks, weights and evaluations of one experiment."""
 
 import json
 import re
@@ -7,14 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from relens.comparison import Comparison
 from relens.data.queries import SPLITS
-from relens.errors import InputError, RanksError, WeightsError, nearest
-from relens.files import LOCK, is_left_over, locked, remove_left_overs, whole_folder, write_json
+from relens.ensemble.weights import EnsembleWeights
+from relens.errors import InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.evaluation import Evaluation
+from relens.files import LOCK, is_left_over, locked, read_json, remove_left_overs, whole_folder, write_json
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import RANKED_BY, RUN
+
+if TYPE_CHECKING:
+    from relens.training.trained import TrainedModel
 
 RECORD = "run.json"
 COMPARISON = "comparison.json"
@@ -22,19 +28,19 @@ MADE_BY = "made_by.json"
 FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = (
-    "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from those "
-    "you have."
+    "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
+    "of yours."
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A directory: ``run.json`` and ``FOLDERS``. Whoever writes into it, but for a model's own folder, holds it.
+    """A folder with ``run.json`` and ``FOLDERS``. Hold it while you write to it, except to the folder of one model.
 
     Attributes:
-        path: the directory.
-        name: how tables call the run.
-        dataset: the data set its ranks were made on, as their provenance names it.
+        path: the folder.
+        name: the name of the run in tables.
+        dataset: the name of the data set of its ranks.
     """
 
     path: Path
@@ -43,7 +49,7 @@ class Run:
 
     @classmethod
     def create(cls, path: Path | str, dataset: str, name: str | None = None) -> Self:
-        """Make a new run; a directory that holds anything but what a killed relens left is refused."""
+        """Make a new run. The folder must be missing or empty, except for leftovers of a killed relens."""
         path = Path(path)
         _check_vacant(path)
         run = cls(path, name or path.resolve().name, dataset)
@@ -56,16 +62,32 @@ class Run:
         path = Path(path)
         if not (path / RECORD).is_file():
             found = "has no run.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
-            raise InputError(f"{path} is not a run: it {found}. {_beside(path)}{_MAKERS}")
-        record = RUN.read(path / RECORD)
+            raise InputError(f"{path} is not a run: it {found}. {_similar_run(path)}{_MAKERS}")
+        record = read_json(path / RECORD, "run")
+        if record.get("kind") == RUN.name and record.get("format") in range(1, RUN.format):
+            raise InputError(
+                f"{path} is a run of format {record['format']}, this relens reads format {RUN.format}: convert it with "
+                f"`relens upgrade {path}`"
+            )
+        RUN.check(record, str(path / RECORD))
         with RUN.parsing(str(path / RECORD)):
             return cls(path, str(record["name"]), str(record["dataset"]))
 
+    @classmethod
+    def open_or_create(cls, path: Path | str, dataset: str) -> Self:
+        """Open the run at a path, or make it; a run of another data set raises an error."""
+        if not (Path(path) / RECORD).is_file():
+            return cls.create(path, dataset)
+        run = cls.open(path)
+        if run.dataset != dataset:
+            raise InputError(f"{path} is a run on {run.dataset!r}, not on {dataset!r}: choose another with `run=PATH`")
+        return run
+
     @contextmanager
     def held(self) -> Iterator[Self]:
-        """Hold the run, in which what killed processes left is removed; other processes that ask for it are refused.
+        """Lock the run and remove leftovers of killed processes; raise an error if another process holds it.
 
-        Who only reads need not ask: files appear whole.
+        Readers need no lock: files appear whole.
         """
         with locked(self.path):
             remove_left_overs(self.path, *(self.path / folder for folder in FOLDERS))
@@ -76,10 +98,10 @@ class Run:
     def receive_ranks(
         cls, path: Path | str, dataset: str, split: str | None = None, *, force: bool = False
     ) -> Iterator[Path]:
-        """Yield the folder to write stores into, one per split; run and ranks appear when the context ends well.
+        """Yield a folder to write one store per split into; run and ranks appear when the context succeeds.
 
-        Makes the run if there is none, and holds it if there is one. All ranks of a run are replaced, or those of one
-        ``split``, but only with ``force``.
+        A missing run is made, an existing one is held. All ranks of the run are replaced, or those of one ``split``;
+        existing ranks need ``force``.
         """
         path = Path(path)
         if (path / RECORD).is_file():
@@ -91,14 +113,16 @@ class Run:
             run = cls(path, path.resolve().name, dataset)
             (aside / RECORD).write_text(json.dumps(run._record(), indent=1) + "\n", encoding="utf-8")
             yield aside / "ranks"
-            _check_vacant(path)  # somebody else may have made a run there in the meantime
+            _check_vacant(path)  # another process may have made a run there in the meantime
 
     @contextmanager
     def replace_ranks(self, dataset: str, split: str | None = None, *, force: bool = False) -> Iterator[Path]:
-        """Do as ``receive_ranks`` in a run that the caller holds."""
+        """Replace ranks as ``receive_ranks`` does, in a run that the caller holds."""
         present = [name for name in (SPLITS if split is None else [split]) if self.has_ranks(name)]
         if present and not force:
-            raise RanksError(f"{self.path} already has ranks of {' and '.join(present)}: give --force to replace them.")
+            raise RanksError(
+                f"{self.path} already has ranks of {' and '.join(present)}: pass `force=True` to replace them."
+            )
         if split is None:
             with whole_folder(self.path / "ranks") as aside:
                 yield aside
@@ -121,54 +145,116 @@ class Run:
         return load_pack(self.ranks_path(split))
 
     def ranks_path(self, split: str) -> Path:
-        """Return where the packed ranks of a split are, or belong."""
+        """Return the folder of the packed ranks of a split, whether it exists or not."""
         if split not in SPLITS:
             raise InputError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
         return self.path / "ranks" / split
 
     def made_by(self) -> dict[str, Any] | None:
-        """Return what made the ranks: ``device``, and digests of the ``models`` by name; None for imported ranks."""
+        """Return the ``device`` and the digests of the ``models`` that made the ranks; None for imported ranks."""
         path = self.path / "ranks" / MADE_BY
         return RANKED_BY.read(path) if path.is_file() else None
 
-    def default_weights(self, name: str | None = None) -> Path:
-        """Return the file of the weights of that name; without one those of ``dsc``, or the only ones there are."""
-        names = self.weights_names()
+    @property
+    def weights_names(self) -> list[str]:
+        """The names of all weights of the run, sorted."""
+        return sorted(path.stem for path in (self.path / "weights").glob("*.json") if is_name(path.stem))
+
+    def choose_weights(self, name: str | None = None) -> str:
+        """Return ``name`` if the run has such weights; for None return ``dsc``, or the only ones there are."""
+        names = self.weights_names
         if not names:
             raise WeightsError(f"{self.path} has no weights yet: search them with `relens search {self.path}`")
         if name is None:
-            name = "dsc" if "dsc" in names else names[0]
-            if name not in names or (name != "dsc" and len(names) > 1):
-                raise WeightsError(f"{self.path} has several weights: choose one with --weights {{{','.join(names)}}}")
-        path = self.weights_path(name)
+            if "dsc" not in names and len(names) > 1:
+                raise WeightsError(f"{self.path} has several weights: choose one with `weights={{{','.join(names)}}}`")
+            return "dsc" if "dsc" in names else names[0]
+        _check_name(name)
         if name not in names:
             raise WeightsError(f"{self.path} has no weights {name!r}; {nearest(name, names)}")
-        return path
+        return name
+
+    def weights(self, name: str | None = None) -> EnsembleWeights:
+        """Load weights of the run by name; without a name ``dsc``, or the only ones there are."""
+        return EnsembleWeights.load(self.weights_path(self.choose_weights(name)))
 
     def weights_path(self, name: str) -> Path:
-        """Return where the weights of that name are, or belong."""
-        return self.path / "weights" / f"{_checked_name(name)}.json"
+        """Return the file of the weights of a name, whether it exists or not."""
+        return self.path / "weights" / f"{_check_name(name)}.json"
 
-    def weights_names(self) -> list[str]:
-        """Return the names of all weights of the run, sorted."""
-        return sorted(path.stem for path in (self.path / "weights").glob("*.json") if is_name(path.stem))
-
-    def model_path(self, name: str) -> Path:
-        """Return where the model of that name is trained and kept."""
-        return self.path / "models" / _checked_name(name)
-
+    @property
     def model_names(self) -> list[str]:
-        """Return the names of all models whose training is complete, sorted."""
+        """The names of all completely trained models, sorted."""
         names = (path.parent.name for path in (self.path / "models").glob("*/trained"))
         return sorted(filter(is_name, names))
 
+    @property
+    def models(self) -> dict[str, "TrainedModel"]:
+        """All completely trained models by name, sorted. Parameters stay on the disk until ``TrainedModel.load``."""
+        return {name: self.model(name) for name in self.model_names}
+
+    def model(self, name: str) -> "TrainedModel":
+        """Open a trained model by name. Its parameters stay on the disk until ``TrainedModel.load``."""
+        try:
+            from relens.training.trained import TrainedModel
+        except ImportError as error:
+            raise MissingExtraError("opening a trained model", "train") from error
+        folder = self.model_path(name) / "trained"
+        if not folder.is_dir():
+            raise InputError(f"{self.path} has no trained model {name!r}; {nearest(name, self.model_names)}")
+        return TrainedModel.open(folder)
+
+    def model_path(self, name: str) -> Path:
+        """Return the folder in which the model of a name is trained and kept."""
+        return self.path / "models" / _check_name(name)
+
+    def evaluation(self, name: str, split: str = "test") -> Evaluation:
+        """Load the evaluation of some weights, or of one model, on a split; per-query ranks are not kept."""
+        path = self.evaluation_path(name, split)
+        if not path.is_file():
+            raise InputError(
+                f"{self.path} has no evaluation of {name!r} on {split}: make it with "
+                f"`relens evaluate {self.path} --weights {name} --split {split}`, or with --model for one model"
+            )
+        return Evaluation.from_json(read_json(path, "evaluation"))
+
     def evaluation_path(self, name: str, split: str) -> Path:
-        """Return where the evaluation of some weights (or of one model) on a split is, or belongs."""
+        """Return the file of the evaluation of some weights, or of one model, on a split."""
         self.ranks_path(split)
-        return self.path / "evaluations" / f"{_checked_name(name)}-{split}.json"
+        return self.path / "evaluations" / f"{_check_name(name)}-{split}.json"
+
+    def comparison(self) -> Comparison:
+        """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made."""
+        if not self.comparison_path.is_file():
+            raise InputError(
+                f"{self.path} has no comparison yet: make it with `relens report {self.path}`, or with `relens run`"
+            )
+        return Comparison.from_json(read_json(self.comparison_path, "comparison"))
+
+    @property
+    def comparison_path(self) -> Path:
+        """The file of the comparison, whether it exists or not."""
+        return self.path / COMPARISON
+
+    @property
+    def report_path(self) -> Path:
+        """The folder of the report, whether it exists or not."""
+        return self.path / "report"
 
     def _record(self) -> dict[str, Any]:
         return RUN.stamp({"name": self.name, "dataset": self.dataset})
+
+
+def open_run(path: Run | Path | str) -> Run:
+    """Open an existing run by its path; a ``Run`` is returned as it is.
+
+    For example::
+
+        run = relens.open_run("runs/patterns")
+        print(run.model_names, run.weights_names, run.comparison().best_single)
+        weights = run.weights("dsc")
+    """
+    return path if isinstance(path, Run) else Run.open(path)
 
 
 def _check_vacant(path: Path) -> None:
@@ -180,8 +266,8 @@ def _check_vacant(path: Path) -> None:
         raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
 
 
-def _beside(path: Path) -> str:
-    """Return a hint at a run beside ``path`` that is called almost so; nothing where there is none."""
+def _similar_run(path: Path) -> str:
+    """Return a hint at a run beside ``path`` with a similar name; empty if there is none."""
     folder = path.parent
     try:
         runs = [entry.name for entry in folder.iterdir() if (entry / RECORD).is_file()]
@@ -192,11 +278,12 @@ def _beside(path: Path) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text can name weights, a model or an evaluation."""
+    """Say whether a text can be the name of weights, a model or an evaluation."""
     return _NAME.fullmatch(text) is not None
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
+    """Return the name, or raise an error if it cannot be the name of a file."""
     if not is_name(name):
         raise WeightsError(
             f"{name!r} cannot name weights or an evaluation: expected 1 to 100 letters, digits and . _ + -, "

@@ -1,4 +1,4 @@
-"""Randomness is an argument: one root seed, independent generators addressed by name."""
+"""Random generators: one root seed, and independent generators addressed by name."""
 
 from zlib import crc32
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def generator(seed: int, *address: str | int) -> np.random.Generator:
-    """Return the generator of ``address`` under ``seed``: the same whatever ran before, on any worker.
+    """Return the generator of ``address`` under ``seed``; it does not depend on the worker or on earlier calls.
 
     ``generator(0, "search", "tpe", 17)`` and ``generator(0, "search", "tpe", 18)`` are independent.
     """

@@ -8,11 +8,11 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
+from relens.devices import pick_devices
 from relens.errors import InputError
 from relens.models.base import current
 from relens.models.transe import TransE
 from relens.packs import export
-from relens.pipeline.devices import pick_devices
 from relens.prediction import Ensemble
 from relens.ranking import validation as ranking
 from relens.training import loop

@@ -37,7 +37,7 @@ def test_names_and_force(folders, tmp_path):
     run = tmp_path / "run"
     succeed(*arguments(folders, run, "--trust", "--names", "a, b", "--no-gaps"))
     assert Run.open(run).ranks("test").models == ("a", "b")
-    fail(2, "already has ranks of valid and test: give --force", *arguments(folders, run, "--trust"))
+    fail(2, "already has ranks of valid and test: pass --force", *arguments(folders, run, "--trust"))
     succeed(*arguments(folders, run, "--trust", "--force"))
     assert Run.open(run).ranks("test").models == ("transe", "inverse")
 

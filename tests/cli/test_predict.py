@@ -58,7 +58,7 @@ def test_the_table_shows_answers_and_votes(ring):
         assert row[4] == (prediction.known or "–")
         assert row[-2:] == [f"{vote.rank:g}" for vote in prediction.votes]
     assert "data set: ring; weights: mean on rank; candidates: 11, known facts not counted" in shown.out
-    assert "where none is missing, it means nothing" in " ".join(shown.out.split())
+    assert "it means nothing if none is missing" in " ".join(shown.out.split())
     assert shown.err == ""
 
 
@@ -131,7 +131,7 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):
     hint = f"{near} is not a run: it does not exist. Did you mean {ring}? Make one with `relens run DATASET`"
     fail(2, hint, "predict", near, "--head", "s1", "--relation", "next")
     fail(2, "give one of --head, --tail and --queries", "predict", ring, "--head", "s1", "--tail", "s2")
-    fail(2, "give --relation: what the entity is asked about", "predict", ring, "--head", "s1")
+    fail(2, "give --relation: the relation of the fact", "predict", ring, "--head", "s1")
     fail(2, "a file of --queries names its own", "predict", ring, "--queries", asked, "--relation", "next")
     fail(2, "has no weights 'dsc'", "predict", ring, "--head", "s1", "--relation", "next", "--weights", "dsc")
     asked.write_text(asked.read_text() + "s1\tnext\tsideways\n")
@@ -141,7 +141,7 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):
 
 
 def test_ranks_without_models_cannot_predict(run_path):
-    fail(2, "holds ranks only, and predictions need the models that made them: `relens run DATASET` trains some",
+    fail(2, "holds ranks only, and predictions need the models that made them: train some with `relens run DATASET`",
          "predict", run_path, "--head", "a", "--relation", "relation 0")  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def finished(graph, tmp_path_factory):
 def test_one_command_prints_the_table(finished):
     path, outcome = finished
     assert "Comparison on ring (test)" in outcome.out
-    assert "transe: step 30" in outcome.err
+    assert "transe (model 1 of 3): step 30 of 30, loss" in outcome.err
     assert f"relens predict {path}" in outcome.err
 
 
@@ -170,7 +170,7 @@ def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted
     )  # fmt: skip
     with process:
         assert process.stderr is not None
-        while "step 500," not in (line := process.stderr.readline()):
+        while "step 500 of 1,500," not in (line := process.stderr.readline()):
             assert line
         (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=120)
@@ -184,6 +184,6 @@ def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted
     assert steps.keys() >= {line.split()[1].rstrip(":")}
     again = succeed(*command, "--jobs", 1)
     for name in ("transe", "complex"):
-        expected = f"goes on at step {steps[name]:,} of 1,500" if name in steps else "begins"
+        expected = f"resumes at step {steps[name]:,} of 1,500" if name in steps else "begins"
         assert f"relens: {name}: {expected}\n" in again.err
     assert again.out == uninterrupted

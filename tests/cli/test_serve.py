@@ -93,15 +93,15 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
     with served(ranked, "--port", 0, "--weights", "mean") as (_, lines):
         assert lines[:-1] == [
             f"relens: loading the models of {ranked}\n",
-            f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, and "
-            "with them ranks from the evaluation's\n",
+            f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, so "
+            "ranks may differ from those of the evaluation\n",
         ]
 
 
 def test_other_machines_are_let_in_only_on_request_and_it_says_so(run):
     with served(run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0") as (_, lines):
         assert lines[-2] == (
-            "relens: 0.0.0.0 can be reached from other machines: whoever connects may ask, there is no password\n"
+            "relens: 0.0.0.0 can be reached from other machines: anyone can use the service, there is no password\n"
         )
         port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
         found = httpx.get(f"http://127.0.0.1:{port}/api/health", headers={"Host": "my.lab"}, timeout=30)

@@ -31,7 +31,7 @@ def test_a_simulation_leaves_a_run_that_the_next_commands_take(small):
     assert outcome.out.startswith("Comparison on simulated (test)\n")
     run = Run.open(small / "runs" / "simulated")
     assert run.ranks("test").models == ("translation", "rotation", "bilinear")
-    assert run.weights_names() == ["dsc"]
+    assert run.weights_names == ["dsc"]
     hints = outcome.err.splitlines()[-1].removeprefix("relens: next: ").split("; ")
     assert hints == [
         "relens weights show runs/simulated",
@@ -107,6 +107,6 @@ def test_a_real_interrupt_ends_with_130_and_leaves_nothing(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err.endswith("interrupted; nothing half-written was left behind. Run the same command again to go on.\n")
+    assert err.endswith("interrupted; nothing half-written was left behind. Run the same command again to resume.\n")
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []

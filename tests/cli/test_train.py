@@ -187,7 +187,7 @@ def test_interrupted_in_training_again_it_goes_on_without_force(graph, tmp_path,
     succeed(*command)
     with monkeypatch.context() as patch:
         patch.setattr("relens.pipeline.training.save_trained", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
-        fail(130, "Run the same command again to go on", *command, "--seed", 3, "--force")
+        fail(130, "Run the same command again to resume", *command, "--seed", 3, "--force")
     trained = path / "models" / "complex" / "trained"
     assert TrainedModel.open(trained).settings.seed == 0
     assert "validation MRR" in succeed(*command, "--seed", 3).out

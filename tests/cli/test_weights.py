@@ -92,7 +92,7 @@ def test_weights_must_exist_and_be_named_if_there_are_several(run_path):
         succeed("search", run_path, "--method", method)
     fail(2, "several weights: choose one with --weights {greedy,mean}", "weights", "show", run_path)
     fail(2, "several weights", "weights", "export", run_path, "-o", run_path / "x.csv")
-    fail(2, "has no weights 'x'; known are 'greedy', 'mean'", "weights", "show", run_path, "--weights", "x")
+    fail(2, "has no weights 'x'; available: 'greedy', 'mean'", "weights", "show", run_path, "--weights", "x")
     assert succeed("weights", "show", run_path, "--weights", "mean").out.startswith("Weights mean\n")
 
 

@@ -255,7 +255,7 @@ def test_unknown_label_gets_the_nearest_ones() -> None:
     vocabulary = Vocabulary.from_labels("relation", ["likes", "knows"])
     with pytest.raises(DatasetError, match="unknown relation 'liked'; did you mean 'likes'"):
         vocabulary.id_of("liked")
-    with pytest.raises(DatasetError, match="unknown relation 'zzz'; known are 'knows', 'likes'"):
+    with pytest.raises(DatasetError, match="unknown relation 'zzz'; available: 'knows', 'likes'"):
         vocabulary.ids_of(["likes", "zzz"])
 
 

@@ -349,10 +349,10 @@ def test_progress_is_told_of_every_phase():
     ("changes", "message"),
     [
         ({"method": "dcs"}, "unknown method 'dcs'; did you mean 'dsc'?"),
-        ({"method": "everything"}, "unknown method 'everything'; known are 'mean', 'mrr-mean', 'stacking'"),
+        ({"method": "everything"}, "unknown method 'everything'; available: 'mean', 'mrr-mean', 'stacking'"),
         ({"searcher": "sweap"}, "unknown searcher 'sweap'; did you mean 'sweep'?"),
         ({"input": "scores"}, "unknown input 'scores'; did you mean 'score'?"),
-        ({"fallback": "mean"}, "unknown fallback 'mean'; known are 'global', 'uniform'"),
+        ({"fallback": "mean"}, "unknown fallback 'mean'; available: 'global', 'uniform'"),
         ({"trials": 0}, "trials is 0, expected at least 1"),
         ({"seed": -1}, "seed is -1, expected at least 0"),
         ({"method": "basic"}, "method 'basic' searches all groups jointly, and with the sweep that would be 'dsc'"),

@@ -327,7 +327,7 @@ def test_the_data_set_may_be_left_out_where_there_is_one(tmp_path):
         (
             lambda r, d: np.save(r / "ConvE_test_ranks.npy", np.array([{}] * 9, dtype=object), allow_pickle=True),
             InputError,
-            "pickled or truncated files are refused",
+            "pickled or truncated files cannot be read",
         ),
     ],
 )

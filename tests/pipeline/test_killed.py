@@ -97,7 +97,7 @@ def test_killed_before_the_report_the_same_command_ends_alike(plan, whole, tmp_p
     path = tmp_path / "ring"
     assert run_until(pattern, plan, path, "--no-report") == -signal.SIGKILL
     # It died half way: what was complete is there, what was not is aside.
-    assert set(Run.open(path).model_names()) == models
+    assert set(Run.open(path).model_names) == models
     assert present in files(path)
     assert left_over(path)
     assert "comparison.json" not in files(path)

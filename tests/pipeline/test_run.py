@@ -39,7 +39,8 @@ def plan(tmp_path_factory):
 
 
 def go(plan, path, **options):
-    return pipeline.run_plan(plan, path, **{"devices": [CPU], "report": False, **options})[1]
+    execution = pipeline.Execution(**{"devices": [CPU], "report": False, **options})
+    return pipeline.run_plan(plan, path, execution).comparison()
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,14 @@ def assert_same(one: Path, other: Path) -> None:
 def test_a_run_compares_models_and_methods(finished):
     path, comparison = finished
     assert [evaluation.name for evaluation in comparison.evaluations] == [*MODELS, "mean", "simple", "dsc"]
-    assert Run.open(path).model_names() == sorted(MODELS)
-    assert Run.open(path).weights_names() == ["dsc", "mean", "simple"]
+    assert Run.open(path).model_names == sorted(MODELS)
+    assert Run.open(path).weights_names == ["dsc", "mean", "simple"]
     assert all(0 < evaluation.overall.mrr <= 1 for evaluation in comparison.evaluations)
 
 
 def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
     path, comparison = finished
-    for owner, name in ((side_by_side, "train_model"), (pipeline, "rank_models"), (pipeline, "_search")):
+    for owner, name in ((side_by_side, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
     again = go(plan, path)
     assert again.evaluations == comparison.evaluations
@@ -101,7 +102,7 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
 
     watch(side_by_side, "train_model", "train")
     watch(pipeline, "rank_models", "rank")
-    watch(pipeline, "_search", "search")
+    watch(pipeline, "compare", "search")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
     # Training again gives the same parameters: what was made from them is still right.
     expected = ["train"] if stage == "train" else list(STAGES[STAGES.index(stage) : -1])
@@ -259,9 +260,9 @@ def test_wrong_requests_are_refused(plan, tmp_path, changes, force, message):
 
 
 def test_an_unknown_setting_lists_all_there_are_in_order(plan, tmp_path):
-    with pytest.raises(InputError, match="'zzz=1' changes a setting that no model has; known are ") as caught:
+    with pytest.raises(InputError, match="'zzz=1' changes a setting that no model has; available: ") as caught:
         go(plan.with_changes(["zzz=1"]), tmp_path / "run")
-    listed = re.findall(r"'(\w+)'", str(caught.value).partition("known are ")[2])
+    listed = re.findall(r"'(\w+)'", str(caught.value).partition("available: ")[2])
     assert listed == sorted(listed)
     assert {"batch", "steps", "dim", "channels", "gamma", "validate_every"} <= set(listed)
 
@@ -280,7 +281,7 @@ def test_what_is_complete_is_counted_and_noted(plan, finished, tmp_path):
     with pytest.raises(InputError):  # that is no checkpoint
         go(plan, path, progress=Notes())
     assert Notes.said[-4:] == [
-        "transe: goes on at step 20 of 30", "complex: begins", "conve: complete", "training 2 models"
+        "transe: resumes at step 20 of 30", "complex: begins", "conve: complete", "training 2 models"
     ]  # fmt: skip
 
 
@@ -302,8 +303,7 @@ def test_the_run_is_called_like_the_data_set(plan, tmp_path, monkeypatch):
     graph = write_ring(tmp_path / "circle")
     monkeypatch.chdir(graph)
     small = replace(plan, dataset=".", models=("transe",), methods=("mean",), changes=(), model_changes={})
-    run, _ = pipeline.run_plan(
-        small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, devices=[CPU], report=False
-    )
+    execution = pipeline.Execution([CPU], report=False)
+    run = pipeline.run_plan(small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, execution)
     assert run.path == Path("runs/circle")
     assert TrainedModel.open(run.model_path("transe") / "trained").source == str(graph)

@@ -17,7 +17,7 @@ from tests import simulated
 
 def confidence_of(places, *, group=None, answered=None, n_groups=1, tied=None):
     ahead = np.asarray(places) - 1
-    return Confidence.of_ranks(
+    return Confidence.from_ranks(
         AnswerRanks(ahead, np.zeros_like(ahead) if tied is None else np.asarray(tied)),
         np.zeros(len(ahead), dtype=np.int32) if group is None else np.asarray(group, dtype=np.int32),
         np.zeros(len(ahead), dtype=bool) if answered is None else np.asarray(answered),
@@ -94,12 +94,12 @@ def test_pooling_keeps_sums_and_never_rises(values):
 def test_validation_ranks_of_a_run_are_counted():
     valid = simulated.packed("valid")
     weights = search(valid, method="simple", input="rank")
-    found = Confidence.of_valid(valid, weights, int(valid.n_candidates.max()))
+    found = Confidence.from_valid(valid, weights, int(valid.n_candidates.max()))
     ranks = weights.answer_ranks(valid).realistic
     at_first = np.mean(ranks[weights.grouping.groups_of(valid.queries) == 6] == 1)
     assert found.queries.sum() == 60
     assert found.share_at(6, False, Place(0, 0)) == pytest.approx((12 * at_first + 5 * np.mean(ranks == 1)) / 17)
     fewer = search(valid.select_models(("alpha", "beta")), method="mean", input="rank")
-    assert Confidence.of_valid(valid, fewer, 30).queries.sum() == 60
+    assert Confidence.from_valid(valid, fewer, 30).queries.sum() == 60
     sampled = replace(valid, provenance=replace(valid.provenance, candidates="sampled"))
-    assert Confidence.of_valid(sampled, weights, 30) is None
+    assert Confidence.from_valid(sampled, weights, 30) is None

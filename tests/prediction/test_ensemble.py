@@ -58,7 +58,7 @@ def test_every_answer_has_the_rank_of_the_evaluation(run, name, split):
     found = []
     for at in range(0, len(asked), 64):
         batch = asked[at : at + 64]
-        standings = ensemble._standings([ensemble.resolve(*question) for question, _ in batch])
+        standings = ensemble._rankings([ensemble.resolve(*question) for question, _ in batch])
         found += [standing.place(id_of(answer)).rank for standing, (_, answer) in zip(standings, batch, strict=True)]
     np.testing.assert_array_equal(found, expected)
 
@@ -257,9 +257,9 @@ def test_a_data_frame_has_a_row_per_answer(ensemble, monkeypatch):
             {"head": SITE, "relation": "north_neighbor"},
             "unknown relation 'north_neighbor'; did you mean 'north_neighbour'",
         ),
-        ({"relation": NORTH}, "found neither of head and tail"),
-        ({"head": SITE, "relation": NORTH, "top": 0}, "top is 0, expected at least 1"),
-        ({"head": SITE, "relation": NORTH, "known": "hide"}, "unknown way 'hide' to treat known facts"),
+        ({"relation": NORTH}, "found neither of `head=…` and `tail=…`"),
+        ({"head": SITE, "relation": NORTH, "top": 0}, "`top=0` asks for no answers: expected at least 1"),
+        ({"head": SITE, "relation": NORTH, "known": "hide"}, "unknown value `known=hide`; available: 'drop', 'mark'"),
     ],
 )
 def test_wrong_questions_are_refused(ensemble, asked, message):
@@ -269,7 +269,7 @@ def test_wrong_questions_are_refused(ensemble, asked, message):
 
 
 def test_a_wrong_direction_is_refused(ensemble):
-    with pytest.raises(InputError, match="unknown direction 'up': expected what is asked for, tail or head"):
+    with pytest.raises(InputError, match="unknown direction 'up': expected the missing side, tail or head"):
         next(ensemble.predict_many([(SITE, NORTH, "up")]))
 
 
@@ -279,7 +279,7 @@ def copied(run, tmp_path):
 
 
 def test_the_weights_are_found_by_name(copied):
-    with pytest.raises(WeightsError, match=r"several weights: choose one with --weights {dsc-log,dsc-rank,dsc-score}"):
+    with pytest.raises(WeightsError, match=r"several weights: choose one with `weights={dsc-log,dsc-rank,dsc-score}`"):
         Ensemble.open(copied)
     with pytest.raises(WeightsError, match="has no weights 'dsc-rnak'; did you mean 'dsc-rank'"):
         Ensemble.open(copied, "dsc-rnak")
@@ -376,7 +376,7 @@ def test_the_device_is_that_of_the_ranking_if_it_is_here(copied, monkeypatch, ra
         record.write_text(json.dumps(json.loads(record.read_text()) | {"device": ranked}))
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     assert ranked_device(copied) == Ensemble.open(copied, "dsc-rank").models.device == expected
-    assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == "cpu"
+    assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == torch.device("cpu")
 
 
 def test_without_ranks_of_the_weights_nothing_is_said_about_confidence(copied):

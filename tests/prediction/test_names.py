@@ -41,7 +41,7 @@ def test_a_refusal_holds_the_choices(names):
     with pytest.raises(NoSuchNameError) as caught:
         names.entity("Berlim")
     assert caught.value.choices == ("Berlin",)
-    with pytest.raises(NoSuchNameError, match="unknown relation 'x'; known are 'capital_of'") as caught:
+    with pytest.raises(NoSuchNameError, match="unknown relation 'x'; available: 'capital_of'") as caught:
         names.relation("x")
     assert caught.value.choices == ()
 
@@ -76,11 +76,11 @@ def test_where_nothing_is_close_some_names_are_listed():
 def listed(rows) -> str:
     with pytest.raises(NoSuchNameError) as caught:
         Names(Dataset.from_labels("many", train=rows, valid=[], test=[])).entity("?")
-    return str(caught.value).removeprefix("unknown entity '?'; known are ")
+    return str(caught.value).removeprefix("unknown entity '?'; available: ")
 
 
 def test_one_of_head_and_tail_is_asked_about():
     assert (the_direction("x", None), the_direction(None, "x")) == (0, 1)
     for head, tail, found in ((None, None, "neither"), ("x", "y", "both")):
-        with pytest.raises(InputError, match=f"found {found} of head and tail: give the one that is known"):
+        with pytest.raises(InputError, match=f"found {found} of `head=…` and `tail=…`: give the known one"):
             the_direction(head, tail)

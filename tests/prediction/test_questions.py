@@ -33,14 +33,14 @@ def test_tabs_and_json_say_the_same(ensemble, tmp_path, text):
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        (InputError, "", "asks nothing: expected a line per question with anchor, relation, direction"),
-        (InputError, TABS + "a\tb\n", "line 3: found 2 fields in 'a\\tb', expected three with tabs between: anchor,"),
+        (InputError, "", "has no questions: expected one line per question with anchor, relation, direction"),
+        (InputError, TABS + "a\tb\n", "line 3: found 2 fields in 'a\\tb', expected three separated by tabs: anchor,"),
         (DatasetError, TABS + "kind_1O\tkind_of\thead\n", "line 3: unknown entity 'kind_1O'; did you mean 'kind_1"),
         (DatasetError, "kind_10\tkindof\thead\n", "line 1: unknown relation 'kindof'; did you mean 'kind_of'"),
         (
             InputError,
             "kind_10\tkind_of\tup\n",
-            "line 1: unknown direction 'up': expected what is asked for, tail or head",
+            "line 1: unknown direction 'up': expected the missing side, tail or head",
         ),
         (InputError, OBJECTS + "{not json}", "line 3: not readable JSON"),
         (InputError, OBJECTS.replace("anchor", "entity"), "line 1: no text under 'anchor' in {"),

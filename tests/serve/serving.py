@@ -6,7 +6,7 @@ from threading import Thread
 
 from relens.serve import server
 from relens.serve.app import create_app
-from relens.serve.limits import Limits
+from relens.serve.guard import Limits
 from tests.serve.answers import Alphabetical
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from relens.data.dataset import Dataset
 from relens.errors import InputError
-from relens.serve.limits import Limits
+from relens.serve.guard import Limits
 from tests.serve.answers import MODELS, PEOPLE, SCRIPT, Alphabetical
 from tests.serve.serving import serving
 
@@ -127,7 +127,7 @@ def test_readable_names_are_shown_found_and_taken(tmp_path):
         found = get(client, "/api/predict", head="ada", relation="likes")
         assert (found["anchor"], found["name"], found["answers"][1]["name"]) == ("/m/1", "Ada", "Grace")
         problem = get(client, "/api/predict", 422, head="GRACE", relation="likes")
-        assert problem["error"] == "2 entities are called so: give the label of one of them"
+        assert problem["error"] == "2 entities have this name: give the label of one of them"
         assert problem["closest"] == ["/m/2", "/m/3"]
 
 

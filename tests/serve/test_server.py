@@ -41,7 +41,7 @@ def test_all_addresses_are_not_the_loopback_and_answer_to_any_name():
 def test_a_taken_port_is_named_with_a_way_out():
     with server.listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        message = f"cannot listen at 127.0.0.1 port {port}: Address already in use. Choose another port with --port"
+        message = f"cannot listen at 127.0.0.1 port {port}: Address already in use. Choose another port with `port=N`"
         with pytest.raises(RelensError, match=message):
             server.listen("127.0.0.1", port)
 

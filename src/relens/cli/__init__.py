@@ -1,6 +1,8 @@
-"""The command line: thin verbs over the library, imported only when called."""
+"""The command line: verbs over the library's functions, imported only when called."""
 
+import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import NoReturn
 
@@ -9,8 +11,7 @@ import click
 from relens import __version__
 from relens.errors import InputError, RelensError, nearest
 
-# verb -> (module, attribute, one-line help); the modules are imported only when the verb runs, so that
-# `relens --help` stays instant.
+# verb -> (module, attribute, one-line help). A module is imported when its verb runs: `relens --help` stays fast.
 VERBS: dict[str, tuple[str, str, str]] = {
     "run": ("relens.cli.run", "run", "From a graph to a report: train, rank, search, evaluate."),
     "report": ("relens.cli.report", "report", "Write the report of a run: one HTML file, and figures."),
@@ -25,6 +26,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
     "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),
     "simulate": ("relens.cli.simulate", "simulate", "Ensemble simulated models; needs no data."),
+    "upgrade": ("relens.cli.upgrade", "upgrade", "Convert a run of an older relens, without training again."),
     "doctor": ("relens.cli.doctor", "doctor", "Show versions, devices, threads and caches."),
 }
 
@@ -33,12 +35,12 @@ class LazyGroup(click.Group):
     """A group that lists its verbs without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order a newcomer needs them."""
+        """Return the verbs in the order of the table."""
         del ctx
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one verb."""
+        """Import the module of a verb and return its command."""
         del ctx
         if cmd_name not in VERBS:
             return None
@@ -49,7 +51,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest a verb where none has the name given."""
+        """Suggest similar verbs for an unknown one."""
         if args and args[0] not in VERBS:
             ctx.fail(f"No such command {args[0]!r}; {nearest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
@@ -72,7 +74,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line and turn errors into messages and exit codes."""
+    """Run the command line. Turn errors into messages with options instead of arguments, and into exit codes."""
     try:
         code = cli.main(prog_name="relens", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -80,17 +82,63 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
-        kept = str(error.__cause__ or error)  # click turns the one into the other
+        kept = str(error.__cause__ or error)  # click raises Abort from KeyboardInterrupt
         what = f"interrupted; {kept}. Nothing" if kept else "interrupted; nothing"
-        _end(130, f"{what} half-written was left behind. Run the same command again to go on.")
+        _end(130, f"{what} half-written was left behind. Run the same command again to resume.")
     except InputError as error:
-        _end(2, str(error))
-    except (RelensError, MemoryError, OSError) as error:
+        _end(2, with_options(str(error), _invoked(sys.argv[1:])))
+    except RelensError as error:
+        _end(1, with_options(str(error), _invoked(sys.argv[1:])))
+    except (MemoryError, OSError) as error:
         _end(1, str(error) or type(error).__name__)
 
 
+_ARGUMENT = re.compile(r"`([a-z]\w*)=([^`]+)`")
+"""A Python argument in a message of the library, such as `force=True`."""
+
+
+def with_options(message: str, command: click.Command) -> str:
+    """Replace Python arguments in a message by the options of a command.
+
+    `` `force=True` `` becomes ``--force``, and `` `report=False` `` becomes ``--no-report``. `` `n_relations=R` ``
+    becomes ``--relations R`` if that option's parameter is called ``n_relations``. An argument without an option of
+    this command stays as it is.
+    """
+    options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    by_name = {text.lstrip("-").replace("-", "_"): option for option in options for text in option.opts}
+    by_name |= {option.name: option for option in options if option.name}
+
+    def rewritten(match: re.Match[str]) -> str:
+        name, value = match[1], match[2].strip("\"'")
+        option = by_name.get(name)
+        if option is None:
+            return match[0]
+        if not option.is_flag:
+            return f"{_spelling(option.opts)} {value}"
+        if value == "True":
+            return _spelling(option.opts)
+        return _spelling(option.secondary_opts) if value == "False" and option.secondary_opts else match[0]
+
+    return _ARGUMENT.sub(rewritten, message)
+
+
+def _spelling(options: Iterable[str]) -> str:
+    """Return the long form of an option: ``--output`` rather than ``-o``."""
+    return max(options, key=lambda text: text.startswith("--"))
+
+
+def _invoked(words: Iterable[str]) -> click.Command:
+    """Return the command that the words of a command line name."""
+    command: click.Command = cli
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), word) or command
+    return command
+
+
 def _end(code: int, message: str) -> NoReturn:
-    """Say what went wrong, and end."""
+    """Print an error message and exit."""
     from relens.cli.console import complain
 
     complain(message)

@@ -1,10 +1,6 @@
-"""Options for the devices that models run on."""
+"""Options that name devices."""
 
 import click
-
-from relens.pipeline.devices import pick_device, pick_devices
-
-__all__ = ["device_option", "devices_option", "pick_device", "pick_devices"]
 
 device_option = click.option(
     "--device", default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N", help="Where models run."

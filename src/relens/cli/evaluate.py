@@ -89,6 +89,6 @@ def _file_name(name: str) -> str:
 
 
 def load_weights(run: Run, name: str | None) -> tuple[str, EnsembleWeights]:
-    """Load weights of a run and return them with their name; see ``Run.default_weights``."""
-    path = run.default_weights(name)
-    return path.stem, EnsembleWeights.load(path)
+    """Load weights of a run and return them with their name; see ``Run.choose_weights``."""
+    name = run.choose_weights(name)
+    return name, run.weights(name)

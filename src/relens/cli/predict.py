@@ -1,4 +1,4 @@
-"""``relens predict``: questions about the graph, answered by the ensemble of a run."""
+"""``relens predict``: answers of the ensemble of a run to questions about its graph."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.device import device_option, pick_device
+from relens.cli.device import device_option
 from relens.cli.options import json_option, output_option, run_argument, show
 from relens.files import whole_file
 from relens.prediction import KNOWN, Ensemble, KnownFacts, Predictions
@@ -25,26 +25,26 @@ COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score",
 
 
 def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Send on who looks for the method here: it was chosen when the weights were searched."""
+    """Point users of --method to --weights: the method was chosen when the weights were searched."""
     if value is not None:
         raise click.UsageError(f"No such option '--{param.name}'. Did you mean '--weights', the name of a method?", ctx)
 
 
 @click.command()
 @run_argument
-@click.option("--head", help="Ask for tails of this entity: its label or readable name.")
-@click.option("--tail", help="Ask for heads of this entity.")
-@click.option("--relation", help="The relation, by its label.")
+@click.option("--head", help="Predict tails of this entity: its label or readable name.")
+@click.option("--tail", help="Predict heads of this entity.")
+@click.option("--relation", help="The label of the relation.")
 @click.option(
     "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Ask all questions of a file: lines 'anchor TAB relation TAB tail|head', or JSON objects with the keys "
+    help="Answer all questions of a file: lines 'anchor TAB relation TAB tail|head', or JSON objects with the keys "
     "anchor, relation, direction; .gz too.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many new answers.")
 @click.option(
     "--known", type=click.Choice(KNOWN), default="mark", show_default=True,
-    help="Facts of the data set: mark shows the best of them in addition, as many again at most, and says which split "
-    "has them; drop leaves them out.",
+    help="Facts of the data set: mark adds the best of them, at most --top, and shows their split; drop leaves them "
+    "out.",
 )  # fmt: skip
 @click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
@@ -63,10 +63,10 @@ def predict(
 ) -> None:
     """Answer questions about the graph of RUN: the best tails for --head and --relation, or heads for --tail.
 
-    Each answer comes with its rank under the ensemble and the rank that every model with a weight gives it, other
-    known answers removed, as in the evaluation. The confidence says how often, on the validation queries of the same
-    group, the missing answer stood at that rank. Models run where the run was ranked, if that device is here. A file
-    of questions is answered in tab-separated lines, or in JSON lines with --json.
+    Each answer has its rank under the ensemble and under every model with a weight. As in the evaluation, other known
+    answers are removed. The confidence is the share of validation queries of the same group whose missing answer had
+    that rank. Models run on the device that the run was ranked on, if it is here. A file of questions is answered in
+    tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
     ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"])
@@ -79,29 +79,29 @@ def predict(
 
 
 def open_ensemble(run: Run, weights: str | None, device: str) -> Ensemble:
-    """Open a run on a device by name; ``auto`` is what the run was ranked on, if that is here. Another one is noted."""
-    ensemble = Ensemble.open(run, weights, None if device == "auto" else pick_device(device))
+    """Open the ensemble of a run; note if its models run on another device than the run was ranked on."""
+    ensemble = Ensemble.open(run, weights, device)
     ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
     if ranked not in (None, used):
         note(
-            f"{run.path} was ranked on {ranked}, its models now run on {used}: scores may differ in the last bit, and "
-            f"with them ranks from the evaluation's"
+            f"{run.path} was ranked on {ranked}, its models now run on {used}: scores may differ in the last bit, so "
+            f"ranks may differ from those of the evaluation"
         )
     return ensemble
 
 
 def _check_question(head: str | None, tail: str | None, relation: str | None, file: Path | None) -> None:
-    """Refuse more or less than one way of asking."""
+    """Raise an error unless exactly one form of question is given."""
     if [head, tail, file].count(None) != 2:
-        raise click.UsageError("give one of --head, --tail and --queries: what is known of the fact you ask for")
+        raise click.UsageError("give one of --head, --tail and --queries: the known part of the fact")
     if file is None and relation is None:
-        raise click.UsageError("give --relation: what the entity is asked about")
+        raise click.UsageError("give --relation: the relation of the fact")
     if file is not None and relation is not None:
-        raise click.UsageError("--relation belongs to --head and --tail: a file of --queries names its own")
+        raise click.UsageError("--relation goes with --head and --tail: a file of --queries names its own relations")
 
 
 def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
-    """Show the answers of one query, the models' ranks beside them under their weights."""
+    """Return a table of the answers to one query, with each model's rank and weight."""
     voters = [(vote.model, vote.weight) for vote in found[0].votes] if found else []
     named = any(answer.name for answer in found)
     columns = (
@@ -135,12 +135,23 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     }
     n_known = len(ensemble.dataset.entities) - found.candidates
     n_shown = sum(answer.known is not None for answer in found)
+    last_new = max((answer.rank for answer in found if answer.known is None), default=0)
+    hidden = found.anchor_rank is not None and found.anchor_rank <= last_new
     notes = (
         *([f"{n_known:,} known facts, the best {n_shown:,} shown"] if 0 < n_shown < n_known else []),
+        *([_hidden_anchor(found)] if hidden else []),
         "under a model: its own rank of the answer; × its weight in this group",
-        "confidence: how often a missing answer stood here on validation; where none is missing, it means nothing",
+        "confidence: how often a missing answer had this rank on validation; it means nothing if none is missing",
     )
     return Table(found.question, columns, rows, facts, notes)
+
+
+def _hidden_anchor(found: Predictions) -> str:
+    """Explain the gap that the anchor leaves in the ranks."""
+    return (
+        f"{found.anchor} itself holds rank {found.anchor_rank:g} and is not shown: {found.relation} links no entity to "
+        f"itself in the data"
+    )
 
 
 def _answer_file(
@@ -163,7 +174,7 @@ def _answer_file(
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Yield stdout, or a file that appears when all is written."""
+    """Yield stdout, or a file that appears when everything is written."""
     if output is None:
         yield sys.stdout
         return

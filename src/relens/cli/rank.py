@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
+from relens import api
 from relens.cli.console import TerminalProgress, emit, emit_json
-from relens.cli.device import device_option, pick_device
-from relens.cli.options import hold, json_option, models_option, run_argument
-from relens.data.catalog import load_dataset
+from relens.cli.device import device_option
+from relens.cli.options import json_option, models_option, run_argument
 from relens.data.queries import EVALUATED
-from relens.errors import InputError
+from relens.evaluation import model_ranks
 from relens.metrics.mrr import mrr
 
 
@@ -43,28 +43,17 @@ def rank(
     All models see each query at once, so no rank matrix is ever written. Known answers of train, valid and test are
     left out. Where the data set comes with candidates of its own (OGB's do), answers compete with those only.
     """
-    chosen = pick_device(device)  # before anything that needs torch: it says how to install it
-    from relens.evaluation import model_ranks
-    from relens.pipeline.ranking import rank_models
-    from relens.pipeline.run import open_or_create
-    from relens.training.trained import TrainedModel
-
-    run = hold(run_path)
-    names = models or run.model_names()
-    if not names:
-        raise InputError(f"{run.path} has no trained models: train some with `relens train {run.dataset} --model NAME`")
-    trained = {name: TrainedModel.open(run.model_path(name) / "trained") for name in names}
-    dataset = load_dataset(trained[names[0]].source)
-    if candidates is not None:
-        dataset = dataset.with_candidates(candidates)
-    if into is not None:
-        run = click.get_current_context().with_resource(open_or_create(into, dataset).held())
-    rank_models(run, dataset, trained, device=chosen, gaps=gaps, force=force, progress=TerminalProgress())
+    run = api.rank(
+        run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
+        progress=TerminalProgress(),
+    )  # fmt: skip
+    test = run.ranks("test")
+    names = test.models
     found = {split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names} for split in EVALUATED}
     if as_json:
-        emit_json({"run": str(run.path), "candidates": run.ranks("test").provenance.candidates, "mrr": found})
+        emit_json({"run": str(run.path), "candidates": test.provenance.candidates, "mrr": found})
         return
-    sampled = {split: chosen.n_columns for split, chosen in dataset.candidates.items()}
-    among = f" (sampled: among {sampled['test']:,} candidates, not all entities)" if sampled else ""
+    sampled = test.provenance.candidates != "all"
+    among = f" (sampled: among {int(test.n_candidates.max()):,} candidates, not all entities)" if sampled else ""
     for name in names:
         emit(f"{name}: validation MRR {found['valid'][name]:.4f}, test MRR {found['test'][name]:.4f}{among}")

@@ -11,12 +11,13 @@ from typing import get_args
 import click
 
 from relens.cli.console import TerminalProgress, emit, note
-from relens.cli.device import device_option, pick_device
+from relens.cli.device import device_option
 from relens.cli.options import jobs_option, json_option, models_option, run_argument
 from relens.cli.ranks_report import report
 from relens.data import catalog
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, EVALUATED
+from relens.devices import pick_device
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from relens import api
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import hold, json_option, run_argument
+from relens.cli.options import json_option, run_argument
 
 
 @click.command()
@@ -27,13 +28,10 @@ def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> 
     training curves, and statistics of the graph, and explains its words in a glossary. Parts that the run has no data
     for are left out. If the run was not compared yet, it is compared first, and the comparison is kept in the run.
     """
-    from relens.reports import write_report
-
-    run = hold(run_path)
-    page = write_report(run, folder or run.path / "report", curves=curves, progress=TerminalProgress())
+    page = api.report(run_path, output=folder, curves=curves, progress=TerminalProgress())
     figures = sorted(str(path) for path in (page.parent / "figures").iterdir())
     if as_json:
-        emit_json({"run": str(run.path), "page": str(page), "figures": figures})
+        emit_json({"run": str(run_path), "page": str(page), "figures": figures})
     else:
         emit(str(page))
         note(f"open it in a browser: {shlex.quote(page.resolve().as_uri())}")

@@ -22,9 +22,9 @@ from relens.runs import Run
 def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -> None:
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
 
-    The page asks for a head or a tail and a relation, shows the answers with the vote of every model, and walks the
-    graph from answer to answer. /docs lists the requests a program can make. Models run where the run was ranked, if
-    that device is here. Ctrl-C ends the service.
+    The page asks for a relation and a head or a tail. It shows the answers with the vote of every model, and each
+    answer can be the next question. /docs lists the requests of the JSON interface. Models run on the device that the
+    run was ranked on, if it is here. Ctrl-C stops the service.
     """
     try:
         from relens.serve import server
@@ -42,7 +42,7 @@ def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -
         warm_up(ensemble)
         app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host))
         if not server.is_loopback(listener):
-            note(f"{host} can be reached from other machines: whoever connects may ask, there is no password")
-        note(f"serving at {server.address(listener)} (Ctrl-C ends it)")
+            note(f"{host} can be reached from other machines: anyone can use the service, there is no password")
+        note(f"serving at {server.address(listener)} (Ctrl-C stops it)")
         server.serve(app, listener)
     note("stopped")

@@ -1,4 +1,4 @@
-"""What a run is asked to do: data set, models and their settings, methods and seed; from options or a TOML file."""
+"""The plan of a run: data set, models and their settings, methods and seed, from arguments or a TOML file."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ DATASET = "patterns"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do.
+    """The request for a run.
 
     Attributes:
         dataset: a name, or a folder of TSV files.
-        models: names in the run; a name that is no model's is one of ``changes`` with a key ``model``.
+        models: names in the run. A name that is not a model's needs a change ``model=…`` that says which model it is.
         preset: settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
         changes: ``key=value`` texts for all models that have such a setting.
         model_changes: ``key=value`` texts by the name of the model.
-        methods: what is compared, see ``relens.comparison.compare``.
-        seed: of everything random.
+        methods: the methods to compare, see ``relens.comparison.compare``.
+        seed: the root of all randomness.
     """
 
     dataset: str = DATASET
@@ -37,7 +37,7 @@ class Plan:
     seed: int = 0
 
     def with_changes(self, texts: Iterable[str]) -> "Plan":
-        """Return the plan with settings changed: ``key=value`` for all models, ``model.key=value`` for one."""
+        """Return a plan with changed settings: ``key=value`` for all models, ``model.key=value`` for one."""
         changes, by_model = list(self.changes), {name: list(own) for name, own in self.model_changes.items()}
         for text in texts:
             key, equals, _ = text.partition("=")
@@ -51,6 +51,12 @@ class Plan:
             else:
                 by_model.setdefault(model, []).append(text.removeprefix(f"{model}."))
         return replace(self, changes=tuple(changes), model_changes={name: tuple(own) for name, own in by_model.items()})
+
+    @property
+    def all_changes(self) -> tuple[str, ...]:
+        """All changes as ``with_changes`` takes them."""
+        own = (f"{model}.{text}" for model, texts in self.model_changes.items() for text in texts)
+        return (*self.changes, *own)
 
 
 def read_plan(path: Path) -> Plan:
@@ -89,7 +95,7 @@ _KEYS = (*_KINDS, "set")
 
 
 def _typed(path: Path, key: str, value: Any, kind: type) -> Any:
-    """Return a value as a plan holds it; one of another kind is refused."""
+    """Return a value as a plan holds it; a value of another type raises an error."""
     if kind is list and isinstance(value, list) and all(type(entry) is str for entry in value):
         return tuple(value)
     if kind is list or type(value) is not kind:

@@ -1,6 +1,8 @@
-"""From a graph to a report: train, rank, search, evaluate, report; what is complete and unchanged is left alone."""
+"""From a graph to a report: train, rank, search, evaluate, report. Complete and unchanged stages are skipped."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -8,19 +10,19 @@ from typing import Any
 import torch
 
 from relens import __version__
-from relens.comparison import Comparison, compare, parse_spec
+from relens.comparison import compare, parse_spec
 from relens.data.catalog import load_dataset
 from relens.data.checks import check_splits, sampled_validation, suspicions
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
+from relens.devices import check_devices, training_places
 from relens.ensemble.settings import SearchSettings
-from relens.errors import InputError, nearest
-from relens.files import read_json, write_json
+from relens.errors import InputError, counted, nearest
+from relens.files import write_json
 from relens.models import MODELS
-from relens.pipeline.devices import check_devices, training_places
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
-from relens.pipeline.side_by_side import Listener, train_side_by_side
+from relens.pipeline.side_by_side import train_side_by_side
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
     report_kept_on_interrupt,
@@ -31,74 +33,111 @@ from relens.pipeline.training import (
 )
 from relens.presets import default_preset
 from relens.progress import SILENT, Progress
-from relens.runs import COMPARISON, RECORD, Run, is_name
+from relens.runs import Run, is_name
+from relens.training.log import LogRecord
 from relens.training.presets import resolve_settings
 from relens.training.settings import FIELDS, TrainSettings
 from relens.training.trained import TrainedModel
 
 
-def run_plan(
-    plan: Plan,
-    path: Path | None,
-    *,
-    devices: Sequence[torch.device],
-    jobs: int = 1,
-    force: Collection[str] = (),
-    offline: bool = False,
-    report: bool = True,
-    progress: Progress = SILENT,
-    listener: Listener = lambda name, device, record: None,
-) -> tuple[Run, Comparison]:
-    """Do what a plan says, and return the run, and how models and methods compare on test.
+@dataclass(frozen=True)
+class TrainingUpdate:
+    """A record of the training of one model of a run.
 
-    The same call goes on where an interrupted one stopped. A stage is done again where anything it is made from has
-    changed; a model with other settings is refused, as training may have taken hours.
+    Attributes:
+        model: the name of the model in the run.
+        number: its position among the models of the run, from 1.
+        n_models: how many models the run has.
+        steps: how many steps it trains at most.
+        device: the device it is trained on.
+        record: the record of its log.
+    """
+
+    model: str
+    number: int
+    n_models: int
+    steps: int
+    device: torch.device
+    record: LogRecord
+
+    @property
+    def seconds_left(self) -> float:
+        """The time that the remaining steps take at the speed so far; early stopping may need less."""
+        return self.record.seconds * (self.steps - self.record.step) / max(1, self.record.step)
+
+
+TrainingListener = Callable[[TrainingUpdate], None]
+"""A function that receives updates. It may be called in other processes."""
+
+
+def ignore_update(update: TrainingUpdate) -> None:
+    """Do nothing."""
+    del update
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a plan is carried out; results do not depend on it, except for the kind of device.
+
+    Attributes:
+        devices: where models are trained, one model at a time on each, all of one kind. The first one also ranks. A
+            single CPU trains ``jobs`` models at a time.
+        jobs: workers of the search, and of training on the CPU.
+        force: stages to repeat, or ``all``. A model stays until its successor is complete; if that training is
+            interrupted, a call without ``force`` finishes it.
+        offline: never download the data set.
+        report: write the report.
+        progress: receives progress and notes: sizes, stages, and suspicious properties of the data.
+        listener: receives the records of training.
+    """
+
+    devices: Sequence[torch.device]
+    jobs: int = 1
+    force: Collection[str] = ()
+    offline: bool = False
+    report: bool = True
+    progress: Progress = SILENT
+    listener: TrainingListener = ignore_update
+
+    def repeats(self, stage: str) -> bool:
+        """Say whether a stage is repeated even if it is complete."""
+        return stage in self.force or "all" in self.force
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether models run on the CPU."""
+        return self.devices[0].type == "cpu"
+
+
+def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
+    """Carry out a plan and return the run, whose ``comparison()`` has the results on test.
+
+    The same call resumes an interrupted one. A stage is repeated if any of its inputs has changed. A trained model with
+    other settings raises an error instead, because its training may have taken hours.
 
     Args:
         plan: what to do.
-        path: of the run, which is made if it is not there; None for ``runs/`` and the name of the data set.
-        devices: that models are trained on, a model at a time on each, all of one kind; the first one ranks, too. The
-            CPU alone trains ``jobs`` models at a time.
-        jobs: workers of the search, and of training on the CPU.
-        force: stages to do again. A model stays until its successor is complete; if that is interrupted, a call without
-            ``force`` finishes it.
-        offline: never download the data set.
-        report: write the report, too.
-        progress: where to show it, and what is noted on the way: sizes, stages, and what is suspicious about the data.
-        listener: is handed the records of training; it may be called in other processes.
+        path: the folder of the run, which is made if missing; None for ``runs/`` and the name of the data set.
+        execution: devices, workers, stages to repeat, and where progress goes.
     """
-    _check(plan, force, report)
-    check_devices(devices)
-    dataset = load_dataset(plan.dataset, offline=offline, progress=progress)
-    settings = settings_of(plan, dataset.name, on_cpu=devices[0].type == "cpu")
-    for asked in settings.values():
-        _check_options(asked)
+    _check(plan, execution)
+    check_devices(execution.devices)
+    dataset = load_dataset(plan.dataset, offline=execution.offline, progress=execution.progress)
+    settings = settings_of(plan, dataset.name, on_cpu=execution.on_cpu)
+    for model_settings in settings.values():
+        _check_options(model_settings)
     check_splits(dataset, "valid", "test")
     path = path or Path("runs") / dataset.name
-    _announce(plan, dataset, path, devices, progress)
-    run = open_or_create(path, dataset)
+    _announce(plan, dataset, path, execution)
+    run = Run.open_or_create(path, dataset.name)
     with run.held(), report_kept_on_interrupt(run, settings):
         tidy_models(run)
-        trained = _train(
-            run, plan, dataset, settings, training_places(devices, jobs), "train" in force, progress, listener
-        )
-        candidates = {split: found.digest for split, found in dataset.candidates.items()}
-        made_from = [made_by(trained, devices[0]), dataset.fingerprint, candidates, __version__]
-        stage = Stage(run, "rank", made_from, lambda: _ranks(run))
-        if "rank" in force or not stage.complete:
-            stage.begin()
-            progress.note("ranking the validation and test queries")
-            rank_models(run, dataset, trained, device=devices[0], force=True, progress=progress)
-            stage.done()
-        stage = Stage(run, "search", [_ranks(run), plan.methods, plan.seed, __version__], lambda: _results(run))
-        if "search" in force or not stage.complete:
-            stage.begin()
-            progress.note(f"searching weights by {len(plan.methods)} methods on validation, and judging all on test")
-            _search(run, plan, jobs, progress)
-            stage.done()
-        if report:
-            _report(run, "report" in force, progress)
-        return run, Comparison.from_json(read_json(run.path / COMPARISON, "comparison"))
+        trained = _train(run, plan, dataset, settings, execution)
+        _rank(run, dataset, trained, execution)
+        _search(run, plan, execution)
+        if execution.report:
+            _report(run, execution)
+    return run
 
 
 def preset_of(plan: Plan, *, on_cpu: bool) -> str:
@@ -107,7 +146,7 @@ def preset_of(plan: Plan, *, on_cpu: bool) -> str:
 
 
 def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
-    """Return the settings of each model of a plan, by name; a change that no model understands is refused."""
+    """Return the settings of each model of a plan, by name; a change that no model has raises an error."""
     preset = preset_of(plan, on_cpu=on_cpu)
     base = {name: _base_model(plan, name) for name in plan.models}
     known = {name: {*FIELDS, *MODELS[model].options} for name, model in base.items()}
@@ -124,13 +163,13 @@ def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSet
 
 
 def _base_model(plan: Plan, name: str) -> str:
-    """Return the model behind a name: the one that its change ``model=…`` says, or its namesake."""
+    """Return the base model of a name: the value of its change ``model=…``, or the model of that name."""
     own = (text.partition("=")[2].strip() for text in plan.model_changes.get(name, ()) if _key(text) == "model")
     return MODELS.find(next(own, name)).name
 
 
 def _changes(plan: Plan, name: str, known: Collection[str]) -> list[str]:
-    """Return the changes that concern a model, those for all before its own."""
+    """Return the changes of a model: those for all models first, then its own."""
     shared = [text for text in plan.changes if _key(text) in known]
     return shared + [text for text in plan.model_changes.get(name, ()) if _key(text) != "model"]
 
@@ -139,21 +178,12 @@ def _key(change: str) -> str:
     return change.partition("=")[0].strip()
 
 
-def open_or_create(path: Path, dataset: Dataset) -> Run:
-    """Open the run at a path, or make it; one of another data set is refused."""
-    if not (path / RECORD).is_file():
-        return Run.create(path, dataset.name)
-    run = Run.open(path)
-    if run.dataset != dataset.name:
-        raise InputError(f"{path} is a run on {run.dataset!r}, not on {dataset.name!r}: choose another with --run")
-    return run
-
-
-def _announce(plan: Plan, dataset: Dataset, path: Path, devices: Sequence[torch.device], progress: Progress) -> None:
-    """Say what is about to be done, and what is suspicious about the data."""
+def _announce(plan: Plan, dataset: Dataset, path: Path, execution: Execution) -> None:
+    """Note what is about to be done, and suspicious properties of the data."""
+    progress = execution.progress
     sizes = ", ".join(f"{n:,} {what}" for what, n in dataset.counts.items())
     progress.note(f"data set {dataset.name}: {sizes} triples")
-    preset, where = preset_of(plan, on_cpu=devices[0].type == "cpu"), ", ".join(map(str, devices))
+    preset, where = preset_of(plan, on_cpu=execution.on_cpu), ", ".join(map(str, execution.devices))
     progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {where}")
     for text in sampled_validation(dataset):
         progress.note(text)
@@ -162,38 +192,66 @@ def _announce(plan: Plan, dataset: Dataset, path: Path, devices: Sequence[torch.
 
 
 def _train(
-    run: Run,
-    plan: Plan,
-    dataset: Dataset,
-    settings: dict[str, TrainSettings],
-    places: Sequence[torch.device],
-    force: bool,
-    progress: Progress,
-    listener: Listener,
+    run: Run, plan: Plan, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
 ) -> dict[str, TrainedModel]:
-    """Train what is not trained yet, or all with ``force``, and return all models by name."""
-    if force:
+    """Train the models that are not trained yet, or all if the stage is repeated; return all models by name."""
+    if execution.repeats("train"):
         request_retraining(run, settings)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
     found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
     if any(found.values()):
         for name, how in found.items():
-            progress.note(f"{name}: {'begins' if not how else how if name not in wanted else f'goes on at {how}'}")
+            state = "begins" if not how else how if name not in wanted else f"resumes at {how}"
+            execution.progress.note(f"{name}: {state}")
     if wanted:
-        progress.note(f"training {len(wanted)} {'model' if len(wanted) == 1 else 'models'}")
+        execution.progress.note(f"training {counted(len(wanted), 'model')}")
+        places = training_places(execution.devices, execution.jobs)
+        listener = partial(_pass_on, execution.listener, settings)
         train_side_by_side(run, dataset, plan.dataset, wanted, places=places, listener=listener)
-    return {name: TrainedModel.open(run.model_path(name) / "trained") for name in settings}
+    return {name: run.model(name) for name in settings}
 
 
-def _search(run: Run, plan: Plan, jobs: int, progress: Progress) -> None:
-    """Fit every method on validation, judge all on test, and keep weights and results."""
-    settings = SearchSettings(seed=plan.seed)
-    found = compare(
-        run.ranks("valid"), run.ranks("test"), plan.methods, settings=settings, jobs=jobs, progress=progress
-    )
-    for name, weights in found.weights.items():
-        weights.save(run.weights_path(_file_name(name)))
-    write_json(run.path / COMPARISON, found.to_json())
+def _pass_on(
+    listener: TrainingListener,
+    settings: dict[str, TrainSettings],
+    name: str,
+    device: torch.device,
+    record: LogRecord,
+) -> None:
+    """Tell a listener about a record, with the position of the model in the run."""
+    number = list(settings).index(name) + 1
+    listener(TrainingUpdate(name, number, len(settings), settings[name].steps, device, record))
+
+
+def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], execution: Execution) -> None:
+    """Rank the validation and test queries with all models."""
+    device = execution.devices[0]
+    candidates = {split: found.digest for split, found in dataset.candidates.items()}
+    made_from = [made_by(trained, device), dataset.fingerprint, candidates, __version__]
+
+    def work() -> None:
+        execution.progress.note("ranking the validation and test queries")
+        rank_models(run, dataset, trained, device=device, force=True, progress=execution.progress)
+
+    Stage(run, "rank", made_from, lambda: _ranks(run)).ensure(work, repeat=execution.repeats("rank"))
+
+
+def _search(run: Run, plan: Plan, execution: Execution) -> None:
+    """Fit every method on validation, evaluate all on test, and keep weights and results."""
+
+    def work() -> None:
+        methods = counted(len(plan.methods), "method")
+        execution.progress.note(f"searching weights by {methods} on validation, and evaluating all on test")
+        found = compare(
+            run.ranks("valid"), run.ranks("test"), plan.methods,
+            settings=SearchSettings(seed=plan.seed), jobs=execution.jobs, progress=execution.progress,
+        )  # fmt: skip
+        for name, weights in found.weights.items():
+            weights.save(run.weights_path(_file_name(name)))
+        write_json(run.comparison_path, found.to_json())
+
+    made_from = [_ranks(run), plan.methods, plan.seed, __version__]
+    Stage(run, "search", made_from, lambda: _results(run)).ensure(work, repeat=execution.repeats("search"))
 
 
 def _file_name(method: str) -> str:
@@ -201,44 +259,48 @@ def _file_name(method: str) -> str:
     return method.replace(":", "+").replace(",", "+").replace("=", "-").replace(" (ensemble)", "+ensemble")
 
 
-def _report(run: Run, force: bool, progress: Progress) -> None:
+def _report(run: Run, execution: Execution) -> None:
+    """Write the report."""
     from relens.reports import write_report
 
-    page = run.path / "report" / "index.html"
-    stage = Stage(run, "report", [_results(run), __version__], page.is_file)
-    if force or not stage.complete:
-        stage.begin()
-        progress.note("writing the report")
-        write_report(run, page.parent, progress=progress)
-        stage.done()
+    page = run.report_path / "index.html"
+
+    def work() -> None:
+        execution.progress.note("writing the report")
+        write_report(run, page.parent, progress=execution.progress)
+
+    made_from = [_results(run), __version__]
+    Stage(run, "report", made_from, page.is_file).ensure(work, repeat=execution.repeats("report"))
 
 
 def _ranks(run: Run) -> dict[str, Any]:
-    """Return the identity of the run's ranks."""
+    """Return the digests of the run's ranks by split."""
     return {split: run.ranks(split).digest for split in EVALUATED if run.has_ranks(split)}
 
 
 def _results(run: Run) -> list[str]:
-    """Return the identity of what the search left: digests of the comparison and of all weights."""
-    paths = [run.path / COMPARISON, *map(run.weights_path, run.weights_names())]
+    """Return the digests of the comparison and of all weights, which the search wrote."""
+    paths = [run.comparison_path, *map(run.weights_path, run.weights_names)]
     return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
 
 
 def _check_options(settings: TrainSettings) -> None:
-    """Refuse options that do not go together before any model is trained: a model of two entities tells."""
+    """Raise an error for incompatible options before any model is trained, by building a model of two entities."""
     MODELS.find(settings.model).build(2, 1, settings.options, torch.tensor([[0, 0, 1]]))
 
 
-def _check(plan: Plan, force: Collection[str], report: bool) -> None:
-    """Refuse now what would be refused after hours of training."""
-    for name in force:
-        if name not in STAGES:
-            raise InputError(f"unknown stage {name!r}; {nearest(name, STAGES)}")
+def _check(plan: Plan, execution: Execution) -> None:
+    """Raise errors now that would otherwise come after hours of training."""
+    for name in execution.force:
+        if name not in (*STAGES, "all"):
+            raise InputError(f"unknown stage {name!r}; {nearest(name, (*STAGES, 'all'))}")
     for method in plan.methods:
         parse_spec(method, SearchSettings())
         if not is_name(_file_name(method)):
-            raise InputError(f"the weights of {method!r} cannot be kept: its settings have signs that file names lack")
-    if report:
+            raise InputError(
+                f"the weights of {method!r} cannot be kept: its settings have characters that file names lack"
+            )
+    if execution.report:
         from relens.reports import check_extra
 
         check_extra()

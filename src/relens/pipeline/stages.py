@@ -1,4 +1,4 @@
-"""Stages of a run that are complete and unchanged are not done again."""
+"""Stages of a run. A complete stage with unchanged inputs is skipped."""
 
 import json
 from collections.abc import Callable
@@ -9,35 +9,46 @@ from relens.records import STAGE
 from relens.runs import Run
 
 STAGES = ("train", "rank", "search", "report")
-"""In order; each depends on all before it."""
+"""The stages in order. Each depends on all earlier ones."""
 
 
 class Stage:
-    """A stage, what it is made from, and how to look up what it left.
+    """A stage with its inputs and outputs.
 
-    The run keeps a digest of the first and the second once the stage is complete. The stage is done again where either
-    has changed: another command may have replaced what it left.
+    Once the stage is complete, the run keeps a digest of both. If either digest changes, the stage is repeated: another
+    command may have replaced the outputs.
     """
 
     def __init__(self, run: Run, name: str, made_from: Any, left: Callable[[], Any]) -> None:
+        """Describe a stage of a run.
+
+        Args:
+            run: the run, which the caller holds.
+            name: one of ``STAGES``.
+            made_from: the inputs, as plain JSON values.
+            left: returns the outputs that are there now, as plain JSON values.
+        """
         self._made_from, self._left = _digest(made_from), left
         self._records = [run.path / "stages" / f"{later}.json" for later in STAGES[STAGES.index(name) :]]
 
     @property
     def complete(self) -> bool:
-        """Whether the stage was completed from the very same inputs, and what it left is still there."""
+        """Whether the stage was completed from the same inputs, and its outputs are still there."""
         if not self._records[0].is_file():
             return False
         record = STAGE.read(self._records[0])
         return bool(record.get("made_from") == self._made_from and record.get("left") == _digest(self._left()))
 
-    def begin(self) -> None:
-        """Forget that this stage and those after it were complete, before anything is replaced."""
+    def ensure(self, work: Callable[[], None], *, repeat: bool = False) -> None:
+        """Do the work unless the stage is complete; with ``repeat`` do it in any case.
+
+        Before the work begins, this stage and all later ones are marked as incomplete.
+        """
+        if self.complete and not repeat:
+            return
         for record in reversed(self._records):
             record.unlink(missing_ok=True)
-
-    def done(self) -> None:
-        """Take note that the stage is complete; all it left is on the disk."""
+        work()
         STAGE.write(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
 
 

@@ -49,7 +49,7 @@ def tidy_models(run: Run) -> None:
 
     Models in training are left alone.
     """
-    for folder in map(run.model_path, run.model_names()):
+    for folder in map(run.model_path, run.model_names):
         with suppress(InputError), locked(folder):  # an error: the folder is in use
             if not (folder / RETRAIN).exists():
                 remove_checkpoints(folder)

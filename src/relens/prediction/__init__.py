@@ -1,9 +1,9 @@
-"""Prediction: what the ensemble of a run says about questions that the graph leaves open."""
+"""Prediction: answers of a run's ensemble to questions about its graph."""
 
 from relens.prediction.ensemble import KNOWN, Ensemble, KnownFacts, Question, ranked_device
 from relens.prediction.index import NameIndex
 from relens.prediction.names import AmbiguousNameError, Names, NoSuchNameError
-from relens.prediction.records import Prediction, Predictions, Vote
+from relens.prediction.predictions import Prediction, Predictions, Vote
 
 __all__ = [
     "KNOWN",

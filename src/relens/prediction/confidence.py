@@ -1,4 +1,4 @@
-"""Confidence: how often the missing answer stood at a place, on the validation queries of the group."""
+"""Confidence: the share of a group's validation queries whose answer had a given rank."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,21 +12,21 @@ from relens.prediction.candidate_ranking import Place
 from relens.ranking.answer_ranks import AnswerRanks
 
 PLACES = 100
-"""Places that something is said about; further down answers are too rare to count."""
+"""Ranks that get a confidence; answers with higher ranks are too rare to count."""
 
 SHRINKAGE = 5
-"""Validation queries that the share over all groups counts for beside a group's own."""
+"""Weight of the share over all groups, in validation queries of the group."""
 
 LEAST = 5
-"""Validation queries of its own that a group needs before anything is said about it."""
+"""Validation queries that a group needs to get a confidence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """The share of validation queries whose answer stood at each of the first places, never rising, by group.
+    """The share of validation queries whose answer had each of the first ranks, by group; shares never rise.
 
-    Queries with and without other known answers are counted apart: where a relation has one answer at most, finding
-    it says nothing about who comes next once it is known.
+    Queries with and without other known answers are counted separately: if a relation has one answer at most, finding
+    that answer says nothing about the next candidate once the answer is known.
 
     Attributes:
         shares: (2, G, PLACES) float64, without and with other known answers; rows sum to at most 1.
@@ -37,36 +37,36 @@ class Confidence:
     queries: npt.NDArray[np.int64]
 
     @classmethod
-    def of_valid(cls, valid: PackedRanks, weights: EnsembleWeights, n_entities: int) -> Self | None:
-        """Count where the weights put the validation answers; None where the candidates were a sample."""
+    def from_valid(cls, valid: PackedRanks, weights: EnsembleWeights, n_entities: int) -> Self | None:
+        """Count the ranks of the validation answers under the weights; None if the candidates were sampled."""
         if valid.provenance.candidates != "all":
             return None
         if set(weights.models) < set(valid.models):
             valid = valid.select_models(weights.models)
         mine = weights.of_packed(valid)
         answered = valid.n_candidates < n_entities
-        return cls.of_ranks(
+        return cls.from_ranks(
             mine.answer_ranks(valid), mine.grouping.groups_of(valid.queries), answered, len(mine.grouping)
         )
 
     @classmethod
-    def of_ranks(
+    def from_ranks(
         cls, ranks: AnswerRanks, group: npt.NDArray[np.int32], answered: npt.NDArray[np.bool_], n_groups: int
     ) -> Self:
-        """Count the places of Q answers.
+        """Count the ranks of Q answers.
 
         Args:
-            ranks: where the answers stand, (Q,); in a tied block one is counted in equal parts at all places.
-            group: of each query, (Q,).
+            ranks: the ranks of the answers, (Q,); an answer in a tied block counts in equal parts at all its places.
+            group: the group of each query, (Q,).
             answered: whether the query has other known answers, (Q,).
-            n_groups: G.
+            n_groups: the number of groups, G.
         """
         parts = [_shares(ranks[chosen], group[chosen], n_groups) for chosen in (~answered, answered)]
         queries = [np.bincount(group[chosen], minlength=n_groups) for chosen in (~answered, answered)]
         return cls(np.stack(parts), np.stack(queries))
 
     def share_at(self, group: int, answered: bool, place: Place) -> float | None:
-        """Return the share of a place, in a tied block the mean of its places; None where nothing can be said."""
+        """Return the share of a place, or the mean over a tied block; None if there are too few queries."""
         end = place.ahead + place.tied + 1
         if self.queries[int(answered), group] < LEAST or end > PLACES:
             return None
@@ -87,7 +87,7 @@ def _shares(ranks: AnswerRanks, group: npt.NDArray[np.int32], n_groups: int) -> 
 
 
 def never_rising(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the closest sequence (in squares) that never rises: neighbours that rise are averaged; (k,)."""
+    """Return the closest sequence by squared error that never rises, (k,): rising neighbours are averaged."""
     blocks: list[tuple[float, int]] = []
     for value in values.tolist():
         total, length = value, 1

@@ -1,4 +1,4 @@
-"""The ensemble of a run: asked about its graph, with names in and names out."""
+"""The ensemble of a run: predict missing facts of its graph by name."""
 
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
@@ -12,17 +12,18 @@ import numpy.typing as npt
 
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, EVALUATED, Direction, Queries
+from relens.data.queries import DIRECTIONS, EVALUATED, Queries
+from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.errors import DatasetError, InputError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.names import Names, the_direction
-from relens.prediction.records import Prediction, Predictions, Vote
+from relens.prediction.predictions import Prediction, Predictions, Vote
 from relens.prediction.scoring import LoadedModels
 from relens.progress import SILENT, Progress
-from relens.runs import Run
+from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +35,7 @@ Question = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class QueryIds:
     """A query in ids; ``direction`` is 0 for tails, 1 for heads."""
 
     anchor: int
@@ -43,13 +44,18 @@ class _Asked:
 
 
 class Ensemble:
-    """The models of a run, combined by its weights: ``Ensemble.open("runs/mine").predict(head=…, relation=…)``.
+    """The models of a run, combined by its weights.
+
+    For example::
+
+        ensemble = relens.Ensemble.open("runs/patterns")
+        found = ensemble.predict(head="site_11_20", relation="northeast_neighbour", top=3)
 
     Attributes:
-        run: where models, weights and validation ranks are.
+        run: the run with models, weights and validation ranks.
         dataset: the graph.
-        weights: of each group.
-        models: of the run; only those with a weight in a question asked so far are loaded.
+        weights: the weights of each group.
+        models: the models of the run, each loaded when a question first needs it.
     """
 
     def __init__(self, run: Run, dataset: Dataset, weights: EnsembleWeights, device: "torch.device | str") -> None:
@@ -63,23 +69,22 @@ class Ensemble:
         self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
     @classmethod
-    def open(
-        cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str | None" = None
-    ) -> Self:
-        """Open a run for questions.
+    def open(cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str" = "auto") -> Self:
+        """Open a run for predictions.
 
         Args:
             run: a run with trained models, or its path.
-            weights: their name in the run; ``dsc`` by default, or the only ones there are.
-            device: where models run; None for where the run was ranked, see ``ranked_device``. There, ranks equal
-                those of the evaluation.
+            weights: the name of the weights; None for ``dsc``, or the only ones there are.
+            device: where models run; ``auto`` for the device that the run was ranked on, see ``ranked_device``. On
+                that device, ranks equal those of the evaluation.
         """
-        run = run if isinstance(run, Run) else Run.open(run)
+        chosen = None if device == "auto" else pick_device(device)
+        run = open_run(run)
         check_models(run)
-        found = EnsembleWeights.load(run.default_weights(weights))
+        found = run.weights(weights)
         dataset = _graph(run, found)
         _check_ranks(run, found)
-        return cls(run, dataset, found, device or ranked_device(run))
+        return cls(run, dataset, found, chosen or ranked_device(run))
 
     def predict(
         self,
@@ -90,61 +95,60 @@ class Ensemble:
         top: int = 10,
         known: KnownFacts = "mark",
     ) -> Predictions:
-        """Return the best answers: tails where ``head`` is given, heads where ``tail`` is.
+        """Return the best answers: tails if ``head`` is given, heads if ``tail`` is.
 
-        The entity asked about is no answer for a relation that has no fact of an entity with itself; it keeps its
-        place in the ranks of the others, as in the evaluation.
+        If no fact of the relation links an entity to itself, the given entity is left out of the answers. It keeps its
+        rank, as in the evaluation: ``anchor_rank`` of the result.
 
         Args:
-            relation: its label.
-            head, tail: the entity asked about, one of the two; its label or readable name.
+            relation: the label of the relation.
+            head, tail: the given entity, one of the two; its label or readable name.
             top: how many new answers.
-            known: ``drop`` leaves facts of the data set out; ``mark`` shows the best of them, at most ``top``, in
-                addition, and says which split has them.
+            known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         """
         _check(top, known)
-        asked = self._asked(head, tail, relation)
-        return self._predictions(asked, self._standings([asked])[0], top, known)
+        query = self._query(head, tail, relation)
+        return self._predictions(query, self._rankings([query])[0], top, known)
 
     def predict_many(
         self, queries: Iterable[Question], *, top: int = 10, known: KnownFacts = "mark", progress: Progress = SILENT
     ) -> Iterator[Predictions]:
-        """Yield the best answers to each query (anchor, relation, direction), in order, a batch in memory at a time.
+        """Yield the best answers to each query (anchor, relation, direction) in order, one batch in memory at a time.
 
-        The arguments are those of ``predict``. Progress is shown where ``queries`` has a length.
+        The arguments are those of ``predict``. Progress is shown if ``queries`` has a length.
         """
         _check(top, known)
         shown, total = (progress, len(queries)) if isinstance(queries, Sized) else (SILENT, 0)
         waiting = iter(queries)
         with shown.task("predicting", total) as advance:
             while batch := [self.resolve(*query) for query in islice(waiting, self.models.rows)]:
-                for asked, standing in zip(batch, self._standings(batch), strict=True):
-                    yield self._predictions(asked, standing, top, known)
+                for query, ranking in zip(batch, self._rankings(batch), strict=True):
+                    yield self._predictions(query, ranking, top, known)
                 advance(len(batch))
 
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
-        """Return the rank of one answer, other known answers removed: what the evaluation calls its rank."""
-        asked = self._asked(head, tail, relation)
-        return self._standings([asked])[0].place(self._names.entity(answer)).rank
+        """Return the rank of one answer as the evaluation counts it, other known answers removed."""
+        query = self._query(head, tail, relation)
+        return self._rankings([query])[0].place(self._names.entity(answer)).rank
 
-    def resolve(self, anchor: str, relation: str, direction: str) -> _Asked:
-        """Return a query in ids, or say what is wrong with its names."""
+    def resolve(self, anchor: str, relation: str, direction: str) -> QueryIds:
+        """Return a query in ids; an unknown or ambiguous name raises an error."""
         if direction not in DIRECTIONS:
-            raise InputError(f"unknown direction {direction!r}: expected what is asked for, tail or head")
-        return _Asked(self._names.entity(anchor), self._names.relation(relation), DIRECTIONS.index(direction))
+            raise InputError(f"unknown direction {direction!r}: expected the missing side, tail or head")
+        return QueryIds(self._names.entity(anchor), self._names.relation(relation), DIRECTIONS.index(direction))
 
-    def _asked(self, head: str | None, tail: str | None, relation: str) -> _Asked:
+    def _query(self, head: str | None, tail: str | None, relation: str) -> QueryIds:
         direction = the_direction(head, tail)
         return self.resolve(str(head if tail is None else tail), relation, DIRECTIONS[direction])
 
-    def _group(self, asked: _Asked) -> int:
-        return int(self._groups[asked.relation, asked.direction])
+    def _group(self, query: QueryIds) -> int:
+        return int(self._groups[query.relation, query.direction])
 
-    def _standings(self, batch: list[_Asked]) -> list[CandidateRanking]:
+    def _rankings(self, batch: list[QueryIds]) -> list[CandidateRanking]:
         """Score up to ``models.rows`` queries, each with the models that have a weight in its group."""
-        table = self.weights.table[[self._group(asked) for asked in batch]]  # (b, N)
-        columns = np.array([(asked.anchor, asked.relation, asked.direction, 0, 0) for asked in batch]).T
-        queries = Queries.from_columns(columns)  # what is asked for has no answer and no triple
+        table = self.weights.table[[self._group(query) for query in batch]]  # (b, N)
+        columns = np.array([(query.anchor, query.relation, query.direction, 0, 0) for query in batch]).T
+        queries = Queries.from_columns(columns)  # answer and triple are unknown: 0
         rows: list[list[npt.NDArray[np.float32]]] = [[] for _ in batch]
         for model, of_model in zip(self.weights.models, table.T, strict=True):
             asking = np.flatnonzero(of_model)
@@ -152,38 +156,43 @@ class Ensemble:
                 scores = self.models.scores(model, queries[asking])
                 for position, row in zip(asking, scores, strict=True):
                     rows[position].append(row)
-        return [self._standing(asked, np.stack(row)) for asked, row in zip(batch, rows, strict=True)]
+        return [self._ranking(query, np.stack(row)) for query, row in zip(batch, rows, strict=True)]
 
-    def _standing(self, asked: _Asked, scores: npt.NDArray[np.float32]) -> CandidateRanking:
-        weights = self.weights.table[self._group(asked)]
+    def _ranking(self, query: QueryIds, scores: npt.NDArray[np.float32]) -> CandidateRanking:
+        weights = self.weights.table[self._group(query)]
         scales = None if self.weights.gap_scales is None else self.weights.gap_scales[weights > 0]
-        known = np.fromiter(self._known(asked), dtype=np.int64)
+        known = np.fromiter(self._known(query), dtype=np.int64)
         return CandidateRanking(scores, known, weights[weights > 0], INPUTS[self.weights.input], scales)
 
-    def _known(self, asked: _Asked) -> dict[int, str]:
-        return self.dataset.stated_answers.answers_to(asked.anchor, asked.relation, asked.direction)
+    def _known(self, query: QueryIds) -> dict[int, str]:
+        return self.dataset.stated_answers.answers_to(query.anchor, query.relation, query.direction)
 
-    def _predictions(self, asked: _Asked, standing: CandidateRanking, top: int, known: KnownFacts) -> Predictions:
-        labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(asked)
-        split_of = self._known(asked)
+    def _predictions(self, query: QueryIds, ranking: CandidateRanking, top: int, known: KnownFacts) -> Predictions:
+        labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(query)
+        split_of = self._known(query)
         answers = []
-        without = None if self._loops[asked.relation] else asked.anchor
-        for entity, place in standing.best(top, with_known=known == "mark", without=without):
+        hidden = None if self._loops[query.relation] else query.anchor
+        for entity, place in ranking.best(top, with_known=known == "mark", without=hidden):
             split = split_of.get(entity)
             answers.append(
                 Prediction(
                     entity=labels[entity],
                     name=names.get(labels[entity]),
                     rank=place.rank,
-                    score=standing.score(entity),
+                    score=ranking.score(entity),
                     known=split,
-                    confidence=None if split else self._confident(group, bool(split_of), place),
-                    votes=self._votes(group, standing.model_ranks(entity)),
+                    confidence=None if split else self._confidence_at(group, bool(split_of), place),
+                    votes=self._votes(group, ranking.model_ranks(entity)),
                 )
             )
-        direction: Direction = DIRECTIONS[asked.direction]
-        relation = self.dataset.relations.labels[asked.relation]
-        return Predictions(labels[asked.anchor], relation, direction, standing.n_candidates, tuple(answers))
+        return Predictions(
+            anchor=labels[query.anchor],
+            relation=self.dataset.relations.labels[query.relation],
+            direction=DIRECTIONS[query.direction],
+            candidates=ranking.n_candidates,
+            answers=tuple(answers),
+            anchor_rank=None if hidden is None else ranking.place(hidden).rank,
+        )
 
     def _votes(self, group: int, ranks: list[float]) -> tuple[Vote, ...]:
         weights = self._shares[group]
@@ -191,7 +200,7 @@ class Ensemble:
         votes = [Vote(self.weights.models[i], rank, float(weights[i])) for i, rank in zip(used, ranks, strict=True)]
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
 
-    def _confident(self, group: int, answered: bool, place: Place) -> float | None:
+    def _confidence_at(self, group: int, answered: bool, place: Place) -> float | None:
         return None if self._confidence is None else self._confidence.share_at(group, answered, place)
 
     @cached_property
@@ -199,13 +208,13 @@ class Ensemble:
         if not self.run.has_ranks("valid"):
             return None
         try:
-            return Confidence.of_valid(self.run.ranks("valid"), self.weights, len(self.dataset.entities))
-        except (RanksError, WeightsError):  # ranks of other models or other data say nothing about these weights
+            return Confidence.from_valid(self.run.ranks("valid"), self.weights, len(self.dataset.entities))
+        except (RanksError, WeightsError):  # the ranks are of other models or other data
             return None
 
 
 def ranked_device(run: Run) -> str:
-    """Return what a run was ranked on, ``cpu`` or ``cuda``; the CPU where that is not known or not here."""
+    """Return the device that a run was ranked on, ``cpu`` or ``cuda``; the CPU if that is unknown or not here."""
     import torch
 
     ranked = (run.made_by() or {}).get("device")
@@ -214,34 +223,31 @@ def ranked_device(run: Run) -> str:
 
 def _check(top: int, known: str) -> None:
     if top < 1:
-        raise InputError(f"top is {top}, expected at least 1: how many new answers to return")
+        raise InputError(f"`top={top}` asks for no answers: expected at least 1")
     if known not in KNOWN:
-        raise InputError(f"unknown way {known!r} to treat known facts; {nearest(known, KNOWN)}")
+        raise InputError(f"unknown value `known={known}`; {nearest(known, KNOWN)}")
 
 
 def check_models(run: Run) -> None:
-    """Refuse a run that has ranks and no model, whatever its weights."""
-    if not run.model_names() and any(map(run.has_ranks, EVALUATED)):
+    """Raise an error if a run has ranks but no model."""
+    if not run.model_names and any(map(run.has_ranks, EVALUATED)):
         raise InputError(
-            f"{run.path} holds ranks only, and predictions need the models that made them: `relens run DATASET` trains "
-            f"some. What ranks alone can tell you, `relens evaluate {run.path}` and `relens report {run.path}` do."
+            f"{run.path} holds ranks only, and predictions need the models that made them: train some with "
+            f"`relens run DATASET`. Ranks alone are enough for `relens evaluate {run.path}` and "
+            f"`relens report {run.path}`."
         )
 
 
 def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
-    """Load the data set that the models of the weights were trained on; the parameters stay on the disk."""
-    try:
-        from relens.training.trained import TrainedModel
-    except ImportError as error:
-        raise MissingExtraError("predicting with trained models", "train") from error
+    """Load the data set that the models of the weights were trained on. Their parameters stay on the disk."""
     needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
-    missing = [model for model in needed if model not in run.model_names()]
+    missing = [model for model in needed if model not in run.model_names]
     if missing:
         raise InputError(
             f"{run.path} has weights of {', '.join(needed)}, but no trained model {missing[0]!r}: predictions need the "
             f"models themselves, not their ranks alone. Train it with `relens train`, or choose other weights."
         )
-    trained = {model: TrainedModel.open(run.model_path(model) / "trained") for model in needed}
+    trained = {model: run.model(model) for model in needed}
     ranked = (run.made_by() or {}).get("models", {})
     for model, found in trained.items():
         if ranked.get(model, found.digest) != found.digest:
@@ -260,7 +266,7 @@ def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
 
 
 def _check_ranks(run: Run, weights: EnsembleWeights) -> None:
-    """Refuse weights that were fitted on other validation ranks than the run has now."""
+    """Raise an error if the weights were fitted on other validation ranks than the run has now."""
     if not (weights.fitted_on and run.has_ranks("valid")):
         return
     valid = run.ranks("valid")

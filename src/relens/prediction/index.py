@@ -1,4 +1,4 @@
-"""Finding names by what a person has typed: the same, those that begin so or contain it, those that resemble it."""
+"""Search for names by typed text: exact, by prefix, by substring, and by similarity."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -11,28 +11,28 @@ from itertools import accumulate, islice
 BETWEEN = "\n"  # no name holds a line end
 
 OFFERED = 3
-"""Names offered in place of one that does not exist."""
+"""Suggestions for an unknown name."""
 
 COMPARED = 300
-"""Names that a text is compared with letter by letter; of more, those that share its rarest pieces."""
+"""Names that a text is compared with letter by letter; they share its rarest pieces."""
 
 SHARING = 2000
-"""Names that are looked at for each piece; one that more names share says little."""
+"""Names examined per piece; a piece that more names share says little."""
 
 ALIKE = 0.6
-"""Least share of letters that a name has in common with a text that it resembles."""
+"""Smallest similarity ratio of a suggestion."""
 
 PART = 3
-"""Least letters of a text that names are offered for because they begin with it or contain it."""
+"""Smallest length of a text whose prefix and substring matches are suggested."""
 
 TYPED = 200
 """Characters of a text that are compared."""
 
 
 class NameIndex:
-    """Names of numbered things, in one long text that is quick to search where there are a hundred thousand of them.
+    """Names of numbered items, joined to one text, so that a search among a hundred thousand names is fast.
 
-    Case does not matter. A thing may have several names, and several things may share one.
+    Case does not matter. An item may have several names, and several items may share one.
     """
 
     def __init__(self, names: Iterable[tuple[int, str]]) -> None:
@@ -45,15 +45,15 @@ class NameIndex:
         self._begins = [0, *accumulate(len(text) + len(BETWEEN) for text in self._texts)]
 
     def exactly(self, typed: str) -> list[int]:
-        """Return the numbers of all that have this name, ascending."""
+        """Return the numbers of all items with this name, ascending."""
         typed = typed.casefold()
         begin, end = bisect_left(self._texts, typed), bisect_right(self._texts, typed)
         return sorted(set(self._numbers[begin:end]))
 
     def matches(self, typed: str, limit: int) -> list[int]:
-        """Return at most ``limit`` numbers: of names that begin with ``typed``, in order, then of those with it inside.
+        """Return at most ``limit`` numbers: first of names that begin with ``typed``, then of names that contain it.
 
-        Nothing typed begins every name.
+        An empty text matches every name.
         """
         typed = typed.casefold()
         found: dict[int, None] = {}
@@ -67,10 +67,10 @@ class NameIndex:
         return list(found)
 
     def closest(self, typed: str) -> list[str]:
-        """Return a few names that somebody may have meant, as they are spelled, the likeliest first.
+        """Return a few suggestions in their original spelling, the likeliest first.
 
-        That is the same but for zeros before numbers; what begins with the text; what resembles it, the most alike
-        first; what contains it.
+        In order: names equal up to leading zeros of numbers, names that begin with the text, similar names, names that
+        contain it.
         """
         wanted = typed[:TYPED].casefold()
         places = range(len(self._texts)) if len(self._texts) <= COMPARED else self._alike(wanted)
@@ -86,14 +86,14 @@ class NameIndex:
         return list(found)[:OFFERED]
 
     def _beginning(self, text: str) -> Iterator[str]:
-        """Yield the names that begin with a text, in order, as they are spelled."""
+        """Yield the names that begin with a text, in order, in their original spelling."""
         place = bisect_left(self._texts, text)
         while place < len(self._texts) and self._texts[place].startswith(text):
             yield self._spelled[place]
             place += 1
 
     def _alike(self, wanted: str) -> Iterable[int]:
-        """Return the places of the names that share most pieces with a text, a rare piece counting more."""
+        """Return the places of the names that share most pieces with a text; rare pieces count more."""
         shared: defaultdict[int, float] = defaultdict(float)
         for piece in _pieces(wanted):
             places = list(islice(self._places_with(piece), SHARING))
@@ -111,7 +111,7 @@ class NameIndex:
 
 
 def _by_likeness(wanted: str, texts: Iterable[str]) -> list[str]:
-    """Return the texts that resemble one, the most alike first, then in order."""
+    """Return the texts that are similar to one, most similar first, then in order."""
     matcher = SequenceMatcher()
     matcher.set_seq2(wanted)
     ratios = {}
@@ -127,6 +127,6 @@ def _without_zeros(text: str) -> str:
 
 
 def _pieces(text: str) -> set[str]:
-    """Return overlapping pieces of a third and of a sixth of a text, so that some are free of one or two slips."""
+    """Return overlapping pieces of a third and a sixth of a text: some contain none of one or two typing errors."""
     sizes = {max(3, len(text) // parts) for parts in (3, 6)}
     return {text[at : at + size] for size in sizes for at in range(0, max(1, len(text) - size + 1), max(1, size // 3))}

@@ -1,4 +1,4 @@
-"""Names in: from what a person types to ids, with the closest names where none fits."""
+"""Names of entities and relations: look up ids by name, and suggest similar names."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from relens.errors import DatasetError, InputError
 from relens.prediction.index import NameIndex
 
 LISTED = 12
-"""Names listed where a text resembles none."""
+"""Names listed if none is similar."""
 
 
 class NoSuchNameError(DatasetError):
-    """A name that nothing in the graph has.
+    """A name that no entity or relation of the graph has.
 
     Attributes:
-        choices: names that resemble it, the most alike first.
+        choices: similar names, most similar first.
     """
 
     def __init__(self, message: str, choices: Sequence[str] = ()) -> None:
@@ -37,9 +37,9 @@ class AmbiguousNameError(DatasetError):
 
 
 class Names:
-    """The names of a data set: labels of relations and entities, and readable names where there are any.
+    """The names of a data set: labels of relations and entities, and readable names if there are any.
 
-    A label is understood as it is, and in any case where only one fits; so is a readable name.
+    An exact label wins. Otherwise a label or readable name is found regardless of case, if only one fits.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -71,7 +71,7 @@ class Names:
 
 
 def _only(kind: str, kinds: str, text: str, index: NameIndex, labels: Sequence[str]) -> int:
-    """Return the only id that has a name, whatever the case, or say which there are."""
+    """Return the only id that has a name, regardless of case; otherwise raise an error that lists names."""
     ids = index.exactly(text)
     if len(ids) == 1:
         return ids[0]
@@ -86,12 +86,12 @@ def _only(kind: str, kinds: str, text: str, index: NameIndex, labels: Sequence[s
         hint = f"did you mean {' or '.join(map(repr, choices))}?"
     else:
         some = _of_all_kinds(labels)
-        hint = f"known are {', '.join(map(repr, some))}" + (", …" if len(some) < len(labels) else "")
+        hint = f"available: {', '.join(map(repr, some))}" + (", …" if len(some) < len(labels) else "")
     raise NoSuchNameError(f"unknown {kind} {text!r}; {hint}", choices)
 
 
 def _of_all_kinds(labels: Sequence[str]) -> list[str]:
-    """Return a few labels that differ: one of each beginning, as in ``site_3_4``; where all begin alike, any."""
+    """Return a few different labels: one per prefix such as ``site`` of ``site_3_4``, or any if all share one."""
     if len(labels) <= LISTED:
         return list(labels)
     kinds: dict[str, str] = {}
@@ -102,8 +102,8 @@ def _of_all_kinds(labels: Sequence[str]) -> list[str]:
 
 
 def the_direction(head: str | None, tail: str | None) -> int:
-    """Return 0 where the head is given and tails are asked for, 1 the other way round."""
+    """Return 0 if the head is given and tails are missing, 1 for the opposite."""
     if (head is None) == (tail is None):
         found = "neither" if head is None else "both"
-        raise InputError(f"found {found} of head and tail: give the one that is known, the other is asked for")
+        raise InputError(f"found {found} of `head=…` and `tail=…`: give the known one, the other is predicted")
     return 0 if tail is None else 1

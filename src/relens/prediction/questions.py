@@ -6,15 +6,15 @@ from pathlib import Path
 
 from relens.data.queries import DIRECTIONS
 from relens.data.tsv import read_lines
-from relens.errors import InputError, RelensError
+from relens.errors import InputError, RelensError, counted
 from relens.prediction.ensemble import Ensemble, Question
 
 FIELDS = ("anchor", "relation", "direction")
-EXPECTED = f"{', '.join(FIELDS)} (what is asked for: {' or '.join(DIRECTIONS)})"
+EXPECTED = f"{', '.join(FIELDS)} (the missing side: {' or '.join(DIRECTIONS)})"
 
 
 def read_questions(path: Path, ensemble: Ensemble) -> list[Question]:
-    """Return all questions of a file, every name checked, or name the first line at fault."""
+    """Return all questions of a file. Every name is checked; an error names the first wrong line."""
     questions: list[Question] = []
     for number, line in _lines(path):
         where = f"{path}, line {number}"
@@ -27,12 +27,12 @@ def read_questions(path: Path, ensemble: Ensemble) -> list[Question]:
             raise type(error)(f"{where}: {error}") from None
         questions.append(question)
     if not questions:
-        raise InputError(f"{path} asks nothing: expected a line per question with {EXPECTED}")
+        raise InputError(f"{path} has no questions: expected one line per question with {EXPECTED}")
     return questions
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that hold something, numbered."""
+    """Yield the non-empty lines, numbered from 1."""
     try:
         lines = read_lines(path)
     except OSError as error:
@@ -44,7 +44,7 @@ def _from_tabs(line: str, where: str) -> Question:
     values = line.split("\t")
     if len(values) != len(FIELDS):
         raise InputError(
-            f"{where}: found {len(values)} fields in {line!r}, expected three with tabs between: {EXPECTED}"
+            f"{where}: found {counted(len(values), 'field')} in {line!r}, expected three separated by tabs: {EXPECTED}"
         )
     return values[0], values[1], values[2]
 

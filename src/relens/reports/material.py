@@ -139,6 +139,6 @@ def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
 
 def _sources(run: Run) -> list[str]:
     """Return the names and paths to try for the data set: those that the models were trained on, then its name."""
-    records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names()]
+    records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names]
     sources = [str(read_json(path, "trained model").get("source", "")) for path in records if path.is_file()]
     return [source for source in dict.fromkeys([*sources, run.dataset]) if source]

@@ -10,13 +10,13 @@ from fastapi import Query as InUrl
 from relens import __version__
 from relens.prediction import Ensemble, Question
 from relens.prediction import Predictions as Answers
+from relens.serve.lookup import GraphLookup
 from relens.serve.questions import LABEL_LIMIT, Batch, EntityQuery, Prediction, Predictions, PredictQuery, Query
 from relens.serve.refusals import Problem
-from relens.serve.view import GraphView
 from relens.serve.worker import Worker
 
 REFUSED: dict[int | str, dict[str, Any]] = {
-    403: {"model": Problem, "description": "A page from elsewhere asks."},
+    403: {"model": Problem, "description": "A page of another origin asks."},
     404: {"model": Problem, "description": "An unknown name; the closest ones come with it."},
     422: {"model": Problem, "description": "A malformed request."},
     503: {"model": Problem, "description": "Too many connections are open, or too many predictions in line."},
@@ -27,13 +27,13 @@ SLOW: dict[int | str, dict[str, Any]] = {
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
-def look_ups(view: GraphView, run: str) -> APIRouter:
-    """Return the requests that need no model: what is served, relations, entities, weights."""
+def look_ups(graph: GraphLookup, run: str) -> APIRouter:
+    """Return the requests that need no model: health, relations, entities, weights."""
     router = APIRouter(prefix="/api", responses=REFUSED)
 
     @router.get("/health", summary="What is served")
     def health() -> dict[str, Any]:
-        weights, dataset = view.weights, view.dataset
+        weights, dataset = graph.weights, graph.dataset
         return {
             "status": "ok",
             "relens": __version__,
@@ -47,61 +47,61 @@ def look_ups(view: GraphView, run: str) -> APIRouter:
 
     @router.get("/relations", summary="All relations: triples by split and cardinality class")
     def relations() -> dict[str, Any]:
-        return {"relations": view.relations}
+        return {"relations": graph.relations}
 
-    @router.get("/entities", summary="Entities whose label or name begins with, or contains, what was typed")
+    @router.get("/entities", summary="Entities whose label or name begins with, or contains, the typed text")
     def entities(typed: Annotated[EntityQuery, InUrl()]) -> dict[str, Any]:
-        labels = view.dataset.entities.labels
-        found = view.entity_names.matches(typed.prefix, typed.limit)
-        return {"entities": [view.entity(labels[number]) for number in found]}
+        labels = graph.dataset.entities.labels
+        found = graph.entity_names.matches(typed.prefix, typed.limit)
+        return {"entities": [graph.entity(labels[number]) for number in found]}
 
     @router.get("/entity", summary="One entity: its triples counted by relation, as head and as tail")
     def entity(label: SomeLabel) -> dict[str, Any]:
-        return view.facts(view.known_entity(label))
+        return graph.facts(graph.known_entity(label))
 
-    @router.get("/weights", summary="How much each model counts, by relation and direction")
+    @router.get("/weights", summary="The weight of each model, by relation and direction")
     def weights(relation: SomeLabel | None = None) -> dict[str, Any]:
-        wanted = None if relation is None else view.known_relation(relation)
-        return {"models": view.weights.models, "groups": view.groups(wanted)}
+        wanted = None if relation is None else graph.known_relation(relation)
+        return {"models": graph.weights.models, "groups": graph.groups(wanted)}
 
     return router
 
 
-def predictions(ensemble: Ensemble, view: GraphView, worker: Worker) -> APIRouter:
+def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRouter:
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
     async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
-        question = _question(view, asked)
-        return (await worker.run(lambda given_up: _answers(ensemble, view, [question], asked, given_up)))[0]
+        question = _question(graph, asked)
+        return (await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up)))[0]
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
     async def predict_batch(batch: Batch) -> dict[str, Any]:
-        questions = [_question(view, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
-        found = await worker.run(lambda given_up: _answers(ensemble, view, questions, batch, given_up))
+        questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
+        found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
         return {"predictions": found}
 
     return router
 
 
-def _question(view: GraphView, query: Query, where: str = "") -> Question:
-    """Return a query with the labels of the graph, or refuse it; ``where`` begins the message."""
-    relation = view.known_relation(query.relation, where)
-    return view.known_entity(query.anchor, where), relation, query.direction
+def _question(graph: GraphLookup, query: Query, where: str = "") -> Question:
+    """Return a query with labels of the graph, or refuse it; ``where`` begins the message."""
+    relation = graph.known_relation(query.relation, where)
+    return graph.known_entity(query.anchor, where), relation, query.direction
 
 
 def _answers(
-    ensemble: Ensemble, view: GraphView, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
+    ensemble: Ensemble, graph: GraphLookup, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
 ) -> list[dict[str, Any]]:
-    """Answer questions until nobody waits for the answers any more."""
+    """Answer questions until the client has given up."""
     found = ensemble.predict_many(questions, top=asked.top, known=asked.known)
-    return [_answer(view, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
+    return [_answer(graph, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
 
 
-def _answer(view: GraphView, found: Answers) -> dict[str, Any]:
+def _answer(graph: GraphLookup, found: Answers) -> dict[str, Any]:
     return {
         **found.to_json(),
-        "name": view.dataset.names.get(found.anchor),
-        "weights": view.shares(found.relation, found.direction),
+        "name": graph.dataset.names.get(found.anchor),
+        "weights": graph.shares(found.relation, found.direction),
     }

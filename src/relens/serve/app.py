@@ -1,35 +1,45 @@
-"""The application: guard, interface and pages put together."""
+"""The application: guard, JSON interface and web page."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from importlib.resources import files
 
 import numpy as np
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 
 from relens import __version__
 from relens.data.queries import DIRECTIONS
 from relens.prediction import Ensemble
 from relens.serve.api import look_ups, predictions
-from relens.serve.guard import Guard
-from relens.serve.limits import DEFAULT_LIMITS, Limits
-from relens.serve.pages import add_pages
+from relens.serve.guard import DEFAULT_LIMITS, Guard, Limits
+from relens.serve.lookup import GraphLookup
 from relens.serve.refusals import add_refusals
-from relens.serve.view import GraphView
 from relens.serve.worker import Worker
+
+PAGES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/docs": ("docs.html", "text/html; charset=utf-8"),
+    "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/static/combobox.js": ("combobox.js", "text/javascript; charset=utf-8"),
+    "/static/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+    "/static/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/static/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""The files of the web page by path: name and media type."""
 
 
 def create_app(
     ensemble: Ensemble, run: str, *, limits: Limits = DEFAULT_LIMITS, hosts: Collection[str] | None = None
 ) -> FastAPI:
-    """Return the service of one ensemble.
+    """Return the service of one ensemble, an ASGI application.
 
     Args:
-        ensemble: what is asked; it is called from one thread only.
-        run: how the page calls what it serves.
-        limits: what a request may cost.
-        hosts: the names a client may have used to get here, in lower case and without port; None for any.
+        ensemble: the ensemble, which is called from one thread only.
+        run: the name of the run on the page.
+        limits: limits of a request.
+        hosts: host names that clients may use, in lower case and without port; None for any.
     """
-    view = GraphView(ensemble.dataset, ensemble.weights)
+    graph = GraphLookup(ensemble.dataset, ensemble.weights)
     worker = Worker(limits)
 
     @asynccontextmanager
@@ -38,7 +48,7 @@ def create_app(
         yield
         worker.close()
 
-    # FastAPI's own page of the interface loads scripts from elsewhere; /docs is one that does not.
+    # FastAPI's own documentation page loads scripts from other sites; ours at /docs does not.
     app = FastAPI(
         title="relens",
         summary=f"The ensemble of the run {run}",
@@ -50,14 +60,14 @@ def create_app(
     )
     app.add_middleware(Guard, limits=limits, hosts=hosts)
     add_refusals(app)
-    app.include_router(look_ups(view, run))
-    app.include_router(predictions(ensemble, view, worker))
-    add_pages(app)
+    app.include_router(look_ups(graph, run))
+    app.include_router(predictions(ensemble, graph, worker))
+    _add_pages(app)
     return app
 
 
 def warm_up(ensemble: Ensemble) -> None:
-    """Load every model that has a weight anywhere, and compile what predictions need, before the first client asks."""
+    """Load every model that has a weight, and compile the code of predictions, before the first request."""
     weights, anchor = ensemble.weights, ensemble.dataset.entities.labels[0]
     for of_model in weights.table.T:
         groups = np.flatnonzero(of_model)
@@ -65,3 +75,18 @@ def warm_up(ensemble: Ensemble) -> None:
         for relation, direction in places[:1]:
             question = (anchor, weights.relations[relation], DIRECTIONS[direction])
             list(ensemble.predict_many([question], top=1))
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the page, its scripts and style, and the list of requests. No path from a client reaches the file system."""
+    for path, (name, media_type) in PAGES.items():
+        content = files("relens.serve").joinpath("static", name).read_bytes()
+        app.add_route(path, _sender(content, media_type), methods=["GET"], include_in_schema=False)
+
+
+def _sender(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    async def send(request: Request) -> Response:
+        del request
+        return Response(content, media_type=media_type)
+
+    return send

@@ -1,18 +1,18 @@
-"""What every request passes before anything reads it, and every answer on its way out."""
+"""The guard: limits and checks that every request passes, and security headers of every answer."""
 
 import asyncio
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relens.serve.limits import Limits
 from relens.serve.refusals import INTERNAL, RefusedError
 
 log = logging.getLogger(__name__)
 
-# No inline script or style and nothing from elsewhere, so that a label could do no harm even if it became markup.
+# No inline script or style, and nothing from other origins: a label could do no harm even if it became markup.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
@@ -24,14 +24,39 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a request that do not depend on its content; ``questions`` limits labels, answers and batches.
+
+    Attributes:
+        seconds: time of a prediction, including the wait for its turn.
+        in_line: predictions that may wait or run at the same time.
+        body_bytes: length of the body of a request.
+        body_seconds: time for a client to send the body.
+        connections: open connections; one more is answered with status 503.
+        silent_seconds: time without a whole request after which a connection is closed; four times that while an answer
+            is unread.
+    """
+
+    seconds: float = 30.0
+    in_line: int = 16
+    body_bytes: int = 256 * 1024
+    body_seconds: float = 10.0
+    connections: int = 256
+    silent_seconds: int = 5
+
+
+DEFAULT_LIMITS = Limits()
+
+
 class Guard:
-    """Middleware: whom a client asked for, the page it asks from, length of the body, security headers, no traces."""
+    """Middleware that checks host name, origin and body length, adds security headers, and hides tracebacks."""
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str] | None) -> None:
         self.app, self.limits, self.hosts = app, limits, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Check one request, then pass it on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -61,13 +86,13 @@ class Guard:
             await RefusedError(500, INTERNAL).response()(scope, receive, guarded)
 
     def _check_host(self, host: str) -> None:
-        """Refuse a name that is not this service's: a page elsewhere may have pointed it at this machine."""
+        """Refuse a foreign host name: another site may have pointed it at this machine."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self.hosts is not None and name.strip("[]").lower() not in self.hosts:
             raise RefusedError(421, f"this service answers to {' and '.join(sorted(self.hosts))}, not to another host")
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
-        """Return the whole body; refuse one that is too long before it is read, None where the client has left."""
+        """Return the whole body; refuse one that is too long or too slow. Return None if the client has left."""
         limit = self.limits.body_bytes
         announced = headers.get("content-length", "0")
         if not announced.isdigit() or int(announced[:20]) > limit:
@@ -90,9 +115,9 @@ class Guard:
 
 
 def _check_page(headers: Headers) -> None:
-    """Refuse what a browser sends for another page than the service's own: it could not read the answer, but ask."""
+    """Refuse requests that a browser sends for a page of another origin."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    # A browser that knows the page is this service's own is right, even if a proxy has changed the host since.
+    # The browser is right about its own page, even if a proxy has changed the host name.
     if site == "same-origin":
         return
     foreign = origin is not None and origin.rpartition("://")[2].lower() != headers.get("host", "").lower()
@@ -105,7 +130,7 @@ def _too_long(limit: int) -> RefusedError:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that hands out a body read before, then whatever else the client sends."""
+    """Return a ``receive`` that yields a body read before, then everything else that the client sends."""
     waiting = [body]
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""What a client may ask and what it is told: the shapes of requests and answers, with their limits."""
+"""Requests and answers of the JSON interface, with their limits."""
 
 from typing import Annotated, Self
 
@@ -11,10 +11,10 @@ LABEL_LIMIT = 500
 TOP_LIMIT = 1000
 BATCH_LIMIT = 100
 ANSWERS_LIMIT = 10_000
-"""Queries of a batch times answers of each."""
+"""Limit of queries times answers of a batch."""
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=LABEL_LIMIT)]
-Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, the best first.")]
+Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, best first.")]
 KnownFactsField = Annotated[
     KnownFacts, Field(description="Leave known facts out, or mark them with the split they are in.")
 ]
@@ -25,8 +25,8 @@ class Query(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    head: Label | None = Field(default=None, description="The head, where tails are asked for.")
-    tail: Label | None = Field(default=None, description="The tail, where heads are asked for.")
+    head: Label | None = Field(default=None, description="The head, to predict tails.")
+    tail: Label | None = Field(default=None, description="The tail, to predict heads.")
     relation: Label
 
     @model_validator(mode="after")
@@ -38,17 +38,17 @@ class Query(BaseModel):
 
     @property
     def anchor(self) -> str:
-        """The entity that is given."""
+        """The given entity."""
         return self.head or self.tail or ""
 
     @property
     def direction(self) -> Direction:
-        """The side that is asked for."""
+        """The missing side."""
         return "head" if self.head is None else "tail"
 
 
 class PredictQuery(Query):
-    """One query and how to answer it."""
+    """One query, and options of its answer."""
 
     top: Top = 10
     known: KnownFactsField = "mark"
@@ -75,7 +75,7 @@ class Batch(BaseModel):
 
 
 class EntityQuery(BaseModel):
-    """What has been typed of an entity's label."""
+    """The beginning of an entity's label or name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -84,11 +84,11 @@ class EntityQuery(BaseModel):
 
 
 class Vote(BaseModel):
-    """What one model says about one answer."""
+    """One model's rank of one answer."""
 
     model: str
-    rank: int | float | None = Field(description="Where the model puts the answer; 1 is best.")
-    weight: int | float = Field(description="How much the model counts for this relation and direction.")
+    rank: int | float | None = Field(description="The model's own rank of the answer; 1 is best.")
+    weight: int | float = Field(description="The model's share of the weights for this relation and direction.")
 
 
 class Answer(BaseModel):
@@ -98,22 +98,22 @@ class Answer(BaseModel):
     name: str | None
     rank: int | float
     score: float | None
-    known: str | None = Field(description="The split that holds the triple; null where it is not known.")
+    known: str | None = Field(description="The split that contains the triple; null for a new one.")
     confidence: float | None = Field(
-        description="How often a missing answer stood here on validation; where none is missing, it means nothing."
+        description="How often a missing answer had this rank on validation; it means nothing if none is missing."
     )
     votes: list[Vote]
 
 
 class Prediction(BaseModel):
-    """The best answers to one query: what ``relens predict --json`` writes, and a little more."""
+    """The best answers to one query: the output of ``relens predict --json``, plus ``name`` and ``weights``."""
 
-    anchor: str = Field(description="The label of the entity that was given.")
-    name: str | None = Field(description="Its readable name, where the data set has one.")
+    anchor: str = Field(description="The label of the given entity.")
+    name: str | None = Field(description="Its readable name, if the data set has one.")
     relation: str
-    direction: Direction = Field(description="The side that was asked for.")
+    direction: Direction = Field(description="The missing side.")
     candidates: int
-    weights: dict[str, float] = Field(description="The share of each model; they sum to 1.")
+    weights: dict[str, float] = Field(description="The share of each model; shares sum to 1.")
     answers: list[Answer]
 
 

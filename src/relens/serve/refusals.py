@@ -1,4 +1,4 @@
-"""How the service says no: a status, a message for people, and nothing about its insides."""
+"""Refusals: a status and a message for people, without internals of the service."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,40 +19,40 @@ PLAINLY = {
 }
 NO_JSON = "the body cannot be read as JSON"
 NO_OBJECT = "expected a JSON object, sent with Content-Type: application/json"
-# After 408 and 413 the rest of a body may still be on its way: nobody reads it.
+# After 408 and 413 the rest of a body may still arrive: nobody reads it.
 HEADERS_OF = {503: {"Retry-After": "1"}, 408: {"Connection": "close"}, 413: {"Connection": "close"}}
-INTERNAL = "the service failed at this request; whoever runs it finds the reason in its log"
+INTERNAL = "the service failed at this request; its operator finds the reason in its log"
 
 
 class Problem(BaseModel):
-    """Why a request was refused."""
+    """The reason of a refusal."""
 
     error: str = Field(description="What was found, what was expected, what to do.")
-    closest: list[str] = Field(default=[], description="Names that resemble an unknown one.")
+    closest: list[str] = Field(default=[], description="Names similar to an unknown one.")
 
 
 class RefusedError(Exception):
-    """A request the service will not answer."""
+    """A request that the service refuses."""
 
     def __init__(self, status: int, message: str, closest: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.status, self.message, self.closest = status, message, list(closest)
 
     def response(self) -> JSONResponse:
-        """Return the answer that says so."""
+        """Return the refusal as a response."""
         content: dict[str, Any] = {"error": self.message, "closest": self.closest}
         return JSONResponse(content, self.status, HEADERS_OF.get(self.status))
 
 
 def unknown(kind: str, label: str, closest: Sequence[str], where: str = "") -> RefusedError:
-    """Refuse a name the graph does not have, with the names that resemble it."""
-    hint = "did you mean " + " or ".join(map(repr, closest)) + "?" if closest else "nothing resembles it"
+    """Return the refusal of an unknown name, with similar names."""
+    hint = "did you mean " + " or ".join(map(repr, closest)) + "?" if closest else "no name is similar"
     return RefusedError(404, f"{where}unknown {kind} {_shortened(label)!r}; {hint}", closest)
 
 
 def ambiguous(kinds: str, labels: Sequence[str], where: str = "") -> RefusedError:
-    """Refuse a name that several have, with the labels of some."""
-    message = f"{where}{len(labels)} {kinds} are called so: give the label of one of them"
+    """Return the refusal of a name that several entities or relations have, with some of their labels."""
+    message = f"{where}{len(labels)} {kinds} have this name: give the label of one of them"
     return RefusedError(422, message, labels[:SHOWN])
 
 
@@ -61,7 +61,7 @@ def _shortened(label: str, limit: int = 80) -> str:
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Turn every kind of refusal into the same JSON object."""
+    """Turn every kind of error into a response with the same JSON object."""
 
     async def refused(request: Request, error: Exception) -> JSONResponse:
         del request
@@ -77,15 +77,15 @@ def _refusal(error: Exception) -> RefusedError:
     if isinstance(error, RequestValidationError):
         return RefusedError(422, _complaints(error.errors()))
     if isinstance(error, HTTPException):
-        if error.status_code == 400:  # FastAPI's word for a body that JSON's own parser gives up on
+        if error.status_code == 400:  # FastAPI's status for a body that the JSON parser cannot read
             return RefusedError(422, NO_JSON)
-        nothing = "there is nothing here: /docs lists what there is"
+        nothing = "there is nothing here: /docs lists all requests"
         return RefusedError(error.status_code, nothing if error.status_code == 404 else str(error.detail).lower())
     return RefusedError(422, str(error))
 
 
 def _complaints(errors: Sequence[Any]) -> str:
-    """Say which part of a request is wrong and why; what was sent is not repeated, it may be anything."""
+    """Say which part of a request is wrong and why. The request itself is not repeated: it may be anything."""
     said = "; ".join(_complaint(error) for error in errors[:SHOWN])
     left = len(errors) - SHOWN
     return f"{said}; and {left} more" if left > 0 else said
@@ -94,7 +94,7 @@ def _complaints(errors: Sequence[Any]) -> str:
 def _complaint(error: Any) -> str:
     if error["type"] == "json_invalid":
         return NO_JSON
-    # "query" and "body" say where FastAPI looked; a person knows.
+    # FastAPI begins with "query" or "body"; people do not need that.
     place = ".".join(str(part) for part in error["loc"] if part not in ("query", "body"))
     message = PLAINLY.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     if place:

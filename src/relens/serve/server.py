@@ -1,4 +1,4 @@
-"""Listening: an address that is checked before anything is loaded, and an end without noise."""
+"""The server: an address that is checked before models are loaded, and a quiet shutdown."""
 
 import socket
 from contextlib import suppress
@@ -9,20 +9,20 @@ from fastapi import FastAPI
 
 from relens.errors import InputError, RelensError
 from relens.serve.connections import ImpatientProtocol
-from relens.serve.limits import DEFAULT_LIMITS, Limits
+from relens.serve.guard import DEFAULT_LIMITS, Limits
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0 picks a free one."""
+    """Return a socket that listens at an address; port 0 picks a free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
         raise InputError(f"cannot listen at {host!r}: no such host. Use an address of this machine.") from error
     listener = socket.socket(family, kind, protocol)
     try:
-        # An address that a stopped service has just left is free; one that another still uses is not.
+        # Reuse the address of a service that has just stopped, but not one that is still in use.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(128)
@@ -30,13 +30,13 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise RelensError(
             f"cannot listen at {host} port {port}: {error.strerror or error}. "
-            f"Choose another port with --port, or let --port 0 pick a free one."
+            f"Choose another port with `port=N`, or let `port=0` pick a free one."
         ) from error
     return listener
 
 
 def address(listener: socket.socket) -> str:
-    """Return what to type into a browser."""
+    """Return the address to type into a browser."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
@@ -47,14 +47,14 @@ def is_loopback(listener: socket.socket) -> bool:
 
 
 def hosts_of(listener: socket.socket, host: str) -> frozenset[str] | None:
-    """Return the names by which clients may ask for the service; None for any."""
+    """Return the host names that clients may use; None for any."""
     if not is_loopback(listener):
         return None
     return frozenset({*LOOPBACK_NAMES, host.lower(), listener.getsockname()[0]})
 
 
 def prepared(app: FastAPI, limits: Limits = DEFAULT_LIMITS) -> uvicorn.Server:
-    """Return a server that is quiet, says nothing of itself, and finishes requests under way when it ends."""
+    """Return a server that writes no access log, hides its name, and finishes running requests when it stops."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -74,5 +74,5 @@ def prepared(app: FastAPI, limits: Limits = DEFAULT_LIMITS) -> uvicorn.Server:
 
 def serve(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
-    with suppress(KeyboardInterrupt):  # uvicorn ends first, then raises the signal that told it to
+    with suppress(KeyboardInterrupt):  # uvicorn stops first, then raises the signal again
         prepared(app).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""Predictions happen one after another in a thread of their own, so that the service goes on answering."""
+"""Predictions run one after another in their own thread, so that the service keeps answering."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any, TypeVar
 
-from relens.serve.limits import Limits
+from relens.serve.guard import Limits
 from relens.serve.refusals import RefusedError
 
 T = TypeVar("T")
 
 
 class Worker:
-    """One thread, and a short line in front of it."""
+    """One thread with a short queue."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -22,10 +22,10 @@ class Worker:
         self._in_line = 0
 
     async def run(self, job: Callable[[Event], T]) -> T:
-        """Return the job's result; refuse where the line is full (503) or the time runs out (503 or 504).
+        """Return the result of a job; refuse it if the queue is full (503) or the time runs out (503 or 504).
 
-        A job that has begun cannot be stopped from outside: it looks at the event now and then, which is set once
-        nobody waits for its result.
+        A running job cannot be stopped from outside. It checks the event now and then, which is set once nobody waits
+        for its result.
         """
         self._enter()
         given_up = Event()
@@ -42,7 +42,7 @@ class Worker:
             waiting.cancel()
 
     def close(self) -> None:
-        """Take no more jobs and forget those that wait."""
+        """Accept no more jobs and drop the waiting ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _enter(self) -> None:

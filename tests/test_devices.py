@@ -6,8 +6,8 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 from torch import device
 
+from relens.devices import check_devices, training_places
 from relens.errors import InputError
-from relens.pipeline.devices import check_devices, training_places
 
 CPU, FIRST, SECOND = device("cpu"), device("cuda:0"), device("cuda:1")
 

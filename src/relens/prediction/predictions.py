@@ -1,4 +1,4 @@
-"""What a prediction says: plain records, with the vote of every model behind each answer."""
+"""Predictions: the answers to a query, each with the votes of the models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,12 +11,12 @@ from relens.errors import RelensError
 
 @dataclass(frozen=True)
 class Vote:
-    """Where one model puts an answer, and how much it counts.
+    """One model's rank of an answer, and its weight.
 
     Attributes:
         model: the model's name.
         rank: its own rank of the answer, other known answers removed; 1 is best.
-        weight: its share of the weights, which sum to 1 over the votes of an answer.
+        weight: its share of the weights; shares sum to 1 over the votes of an answer.
     """
 
     model: str
@@ -30,12 +30,12 @@ class Prediction:
 
     Attributes:
         entity: its label.
-        name: its readable name; None where the data set has none.
+        name: its readable name; None if the data set has none.
         rank: its rank under the ensemble, other known answers removed; 1 is best, a tied block shares its mean rank.
-        score: the weighted mean of what the weights are applied to, higher is better; comparable within one list.
-        known: the first split that states this fact, None for a new one.
-        confidence: how often the missing answer stood at this rank on validation; None where that cannot be said.
-        votes: of the models with a weight, the heaviest first.
+        score: the weighted mean of the inputs that the weights apply to, higher is better; comparable within one list.
+        known: the first split that contains this fact; None for a new answer.
+        confidence: the share of validation queries whose answer had this rank; None if there are too few of them.
+        votes: the votes of the models with a weight, highest weight first.
     """
 
     entity: str
@@ -52,11 +52,12 @@ class Predictions(Sequence[Prediction]):
     """The best answers to one query, best first.
 
     Attributes:
-        anchor: label of the entity asked about: the head where tails are asked for, the tail where heads are.
+        anchor: label of the given entity: the head of a question for tails, the tail of a question for heads.
         relation: label of the relation.
-        direction: what is asked for, ``tail`` or ``head``.
-        candidates: how many entities were ranked, known answers not counted.
-        answers: the predictions; known facts come in addition to the new answers asked for.
+        direction: the missing side, ``tail`` or ``head``.
+        candidates: how many entities were ranked, without known answers.
+        answers: the predictions; known facts come in addition to the requested number of new answers.
+        anchor_rank: the rank that the anchor itself holds, if it is left out of ``answers``; otherwise None.
     """
 
     anchor: str
@@ -64,6 +65,7 @@ class Predictions(Sequence[Prediction]):
     direction: Direction
     candidates: int
     answers: tuple[Prediction, ...]
+    anchor_rank: float | None = None
 
     @overload
     def __getitem__(self, index: int) -> Prediction: ...
@@ -99,7 +101,7 @@ class Predictions(Sequence[Prediction]):
         }
 
     def to_pandas(self) -> Any:
-        """Return a data frame with a row per answer, each model in two columns: ``rank MODEL`` and ``weight MODEL``."""
+        """Return a data frame with a row per answer, and columns ``rank MODEL`` and ``weight MODEL`` for each model."""
         try:
             pandas = import_module("pandas")
         except ImportError as error:

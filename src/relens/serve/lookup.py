@@ -1,4 +1,4 @@
-"""What the service can say about a graph and its ensemble without running a model."""
+"""Look up entities, relations and weights by label, without running a model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,34 +13,34 @@ from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
 from relens.serve.refusals import ambiguous, unknown
 
 
-class GraphView:
-    """A data set and the weights of its ensemble, ready to be looked up by label."""
+class GraphLookup:
+    """A data set and the weights of its ensemble, indexed by label."""
 
     def __init__(self, dataset: Dataset, weights: EnsembleWeights) -> None:
         self.dataset, self.weights = dataset, weights
         self._names = Names(dataset)
-        self.entity_names = self._names.entities  # made now, not while the first client waits
+        self.entity_names = self._names.entities  # built now, not during the first request
         self._triples = np.concatenate(list(dataset.splits.values()))  # (n, 3) head, relation, tail
         self._shares = weights.normalised()  # (G, N)
         self._place = {label: place for place, label in enumerate(weights.relations)}
         self.relations = self._relations()
 
     def known_entity(self, typed: str, where: str = "") -> str:
-        """Return the label of an entity by any name ``Names`` understands; others are refused, ``where`` says where."""
+        """Return the label of an entity by any of its names, or refuse the name; ``where`` begins the message."""
         with _refused("entity", "entities", typed, where):
             return self.dataset.entities.labels[self._names.entity(typed)]
 
     def known_relation(self, typed: str, where: str = "") -> str:
-        """Return the label of a relation, or refuse one that the graph does not have."""
+        """Return the label of a relation, or refuse an unknown one; ``where`` begins the message."""
         with _refused("relation", "relations", typed, where):
             return self.dataset.relations.labels[self._names.relation(typed)]
 
     def entity(self, label: str) -> dict[str, str | None]:
-        """Return an entity's label and, where there is one, its readable name."""
+        """Return the label of an entity and its readable name, None if it has none."""
         return {"label": label, "name": self.dataset.names.get(label)}
 
     def facts(self, label: str) -> dict[str, Any]:
-        """Count the triples of an entity by relation, as head and as tail, the most frequent first."""
+        """Count the triples of an entity by relation, as head and as tail, most frequent first."""
         number = self.dataset.entities.id_of(label)
         return {
             **self.entity(label),
@@ -88,7 +88,7 @@ class GraphView:
         ]
 
     def _example(self, relation: int) -> str | None:
-        """Return a head worth asking about; where it can be, of a triple that no model was trained on."""
+        """Return the head of a triple of valid, of test, or else of train: models have not seen the first two."""
         for split in ("valid", "test", "train"):
             triples = self.dataset.splits[split]
             places = np.flatnonzero(triples[:, 1] == relation)
@@ -105,7 +105,7 @@ class GraphView:
 
 @contextmanager
 def _refused(kind: str, kinds: str, typed: str, where: str) -> Iterator[None]:
-    """Turn what ``Names`` says about a name into a refusal."""
+    """Turn errors of ``Names`` into refusals."""
     try:
         yield
     except NoSuchNameError as error:

@@ -1,4 +1,4 @@
-"""Devices that models are trained and run on, by name."""
+"""Devices that models are trained and run on, by name. torch is imported when a device is looked up."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import torch
 
 
-def pick_device(name: str) -> "torch.device":
-    """Return the torch device of that name; ``auto`` is the first GPU, or the CPU if there is none."""
+def pick_device(name: "torch.device | str") -> "torch.device":
+    """Return the torch device of a name; ``auto`` is the first GPU, or the CPU if there is none."""
     try:
         import torch
     except ImportError as error:
@@ -23,7 +23,7 @@ def pick_device(name: str) -> "torch.device":
         raise InputError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:N") from None
     available = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device.type != "cpu" and f"{device.type}:{device.index or 0}" not in available:
-        remedy = "name one of these" if len(available) > 1 else "use `device=cpu`, or install a CUDA build of torch"
+        remedy = "name one of these" if len(available) > 1 else 'use `device="cpu"`, or install a CUDA build of torch'
         raise InputError(f"there is no device {name!r}, only {', '.join(available)}: {remedy}")
     return device
 
@@ -33,8 +33,8 @@ def pick_devices(names: str) -> "list[torch.device]":
     return [pick_device(name.strip()) for name in names.split(",")]
 
 
-def check_devices(devices: "Sequence[torch.device]") -> None:
-    """Raise an error for GPUs together with the CPU: they round differently, and the first free device gets a model."""
+def check_devices(devices: Sequence["torch.device"]) -> None:
+    """Raise an error for GPUs beside the CPU: they round differently, and results would depend on timing."""
     kinds = sorted({device.type for device in devices})
     if len(kinds) != 1:
         raise InputError(
@@ -43,7 +43,7 @@ def check_devices(devices: "Sequence[torch.device]") -> None:
         )
 
 
-def training_places(devices: "Sequence[torch.device]", jobs: int) -> "list[torch.device]":
-    """Return a device for each model that trains at a time: those named; ``jobs`` models share a CPU."""
+def training_places(devices: Sequence["torch.device"], jobs: int) -> "list[torch.device]":
+    """Return one device per model that trains at the same time: the given ones, or a single CPU ``jobs`` times."""
     alone_on_cpu = len(devices) == 1 and devices[0].type == "cpu"
     return list(devices) * (jobs if alone_on_cpu else 1)

@@ -1,0 +1,179 @@
+"""Runs of older formats: converted without training again, also where the conversion was killed on its way."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+import relens
+from relens.errors import InputError
+from relens.files import locked
+from relens.pipeline.upgrade import CONVERTERS, PLACES
+from relens.runs import Run
+from tests.cli.commands import fail, succeed
+
+OLD = Path(__file__).parents[1] / "fixtures" / "run-format-1"
+PLAN = ("--models", "transe,complex", "--seed", "3", "--device", "cpu", "--jobs", "1")
+PLAN += tuple(
+    word
+    for change in ("steps=30", "validate_every=10", "batch=64", "dim=8", "transe.negatives=8")
+    for word in ("--set", change)
+)
+BEGUN = ("--model", "complex", "--preset", "demo", "--seed", "5", "--device", "cpu")
+BEGUN += tuple(word for change in ("steps=30", "validate_every=10", "batch=64", "dim=8") for word in ("--set", change))
+CHANGED = [
+    "models/begun/step-000000010/state.json: relens checkpoint, format 2 to 3",
+    "models/complex/trained/model.json: relens trained model, format 2 to 3",
+    "models/transe/trained/model.json: relens trained model, format 2 to 3",
+    "ranks/made_by.json: relens origin of ranks, format 0 to 1",
+    "run.json: relens run, format 1 to 2",
+    "stages/rank.json: relens stage, format 0 to 1",
+    "stages/report.json: relens stage, format 0 to 1",
+    "stages/search.json: relens stage, format 0 to 1",
+]
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A copy of the run of format 1, beside a copy of its graph."""
+    graph = shutil.copytree(OLD / "graph", tmp_path / "graph")
+    run = shutil.copytree(OLD / "run", tmp_path / "run")
+    for file in run.glob("models/*/trained/model.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "source": str(graph)}))
+    return run
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    found = (file for file in path.rglob("*") if file.is_file() and file.name != ".lock")
+    return {str(file.relative_to(path)): file.read_bytes() for file in found}
+
+
+def expected(name: str) -> str:
+    return (OLD / "expected" / f"{name}.txt").read_text()
+
+
+def test_every_record_that_an_older_relens_wrote_is_converted_and_nothing_else_changes(old):
+    before = contents(old)
+    outcome = succeed("upgrade", old)
+    assert sorted(outcome.out.splitlines()) == CHANGED
+    assert outcome.err == f"relens: upgraded 8 files of {old}\n"
+    after = contents(old)
+    assert before.keys() == after.keys()
+    assert {name for name in before if before[name] != after[name]} == {line.split(": ")[0] for line in CHANGED}
+    for line in CHANGED:
+        record, converted = (json.loads(found[line.split(": ")[0]]) for found in (before, after))
+        assert converted | record | {key: converted[key] for key in ("kind", "format", "relens")} == converted
+
+
+def test_a_converted_run_gives_the_same_results_as_before(old):
+    relens.upgrade(old)
+    assert succeed("evaluate", old, "--weights", "dsc").out == expected("dsc")
+    assert succeed("evaluate", old, "--model", "complex").out == expected("complex")
+    assert succeed("weights", "show", old).out == expected("weights")
+    searched = succeed("search", old, "--method", "simple", "--input", "rank", "--name", "plain").out
+    assert searched.partition(":")[2].rpartition(";")[0] == expected("search").partition(":")[2].rpartition(";")[0]
+    table, kept = (
+        text.partition("\ndata set:")[0]
+        for text in (succeed("predict", old, "--head", "e1", "--relation", "plus_1").out, expected("predict"))
+    )
+    assert table == kept
+
+
+def test_a_converted_run_is_complete_for_the_plan_that_made_it(old):
+    relens.upgrade(old)
+    before = contents(old)
+    outcome = succeed("run", old.parent / "graph", "--run", old, *PLAN)
+    assert "relens: transe: complete\nrelens: complex: complete\n" in outcome.err
+    for stage in ("training", "ranking", "searching", "writing"):
+        assert stage not in outcome.err
+    assert contents(old) == before
+
+
+def test_a_training_that_was_interrupted_is_resumed(old, tmp_path):
+    relens.upgrade(old)
+    graph = old.parent / "graph"
+    resumed = succeed("train", graph, "--run", old, "--name", "begun", *BEGUN)
+    assert "begun: resumes at step 10 of 30" in resumed.err
+    succeed("train", graph, "--run", tmp_path / "whole", *BEGUN)
+    assert Run.open(old).model("begun").digest == Run.open(tmp_path / "whole").model("complex").digest
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run GRAPH --run RUN", "train GRAPH --model complex --run RUN", "rank RUN", "search RUN", "evaluate RUN",
+        "compare RUN", "report RUN", "predict RUN --head e1 --relation plus_1", "serve RUN --port 0",
+        "weights show RUN", "ranks show RUN",
+    ],
+)  # fmt: skip
+def test_every_command_says_how_to_convert_an_old_run(old, command):
+    words = [{"RUN": str(old), "GRAPH": str(old.parent / "graph")}.get(word, word) for word in command.split()]
+    before = contents(old)
+    fail(2, f"is a run of format 1, this relens reads format 2: convert it with `relens upgrade {old}`", *words)
+    assert contents(old) == before
+
+
+def test_a_current_run_is_left_alone(old):
+    assert len(relens.upgrade(old)) == 8
+    before = contents(old)
+    assert relens.upgrade(old) == []
+    assert relens.upgrade(Run.open(old)) == []
+    outcome = succeed("upgrade", old)
+    assert (outcome.out, outcome.err) == ("", f"relens: {old} is current already\n")
+    assert succeed("upgrade", old, "--json").json == {"run": str(old), "changed": []}
+    assert contents(old) == before
+
+
+@pytest.mark.parametrize(
+    "pattern", ["/begun/step-000000010/state.json$", "/complex/trained/model.json$", "/stages/rank.json$", "/run.json$"]
+)
+def test_a_killed_conversion_is_resumed(old, tmp_path, pattern):
+    whole = shutil.copytree(old, tmp_path / "whole")
+    relens.upgrade(whole)
+    command = [sys.executable, str(Path(__file__).with_name("mortal.py")), pattern, "upgrade", str(old)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with pytest.raises(InputError, match="is a run of format 1"):
+        Run.open(old)
+    assert 0 < len(relens.upgrade(old)) <= 8
+    assert contents(old) == contents(whole)
+
+
+def test_nothing_is_converted_while_another_process_is_at_work(old):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    before = contents(old)
+    for folder in (old, old / "models" / "begun"):
+        with locked(folder), pytest.raises(InputError, match="is in use by another relens"):
+            relens.upgrade(old)
+    assert contents(old) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("run.json", {"format": 9}, "run.json has format 9, this relens reads format 2. Use the relens that wrote it"),
+        ("run.json", {"kind": "relens weights"}, "run.json is not a 'relens run' record"),
+        ("models/complex/trained/model.json", {"format": 1}, "format 1, which this relens cannot convert. Train the"),
+    ],
+)
+def test_what_cannot_be_converted_is_said(old, file, change, message):
+    path = old / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match=message):
+        relens.upgrade(old)
+
+
+def test_a_folder_without_a_run_is_said(tmp_path):
+    fail(2, "is not a run: it has no run.json", "upgrade", tmp_path)
+
+
+def test_chains_of_converters_have_no_gap():
+    for kind, _ in PLACES:
+        assert sorted(CONVERTERS[kind.name]) == list(range(min(CONVERTERS[kind.name]), kind.format))
