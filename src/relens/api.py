@@ -7,12 +7,14 @@ defined in ``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``.
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relens.comparison import DEFAULT_SPECS
 from relens.data.candidate_files import with_candidates
 from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import MODELS, Plan
@@ -21,8 +23,11 @@ from relens.progress import SILENT, Progress
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
+    import torch
+
     from relens.pipeline.run import TrainingListener
     from relens.training.log import LogRecord
+    from relens.training.settings import TrainSettings
     from relens.training.trained import TrainedModel
 
 
@@ -64,7 +69,7 @@ def run(
         listener: receives each training record, perhaps in another process.
 
     Returns:
-        The run. ``run.comparison()`` has the results on test, ``run.weights("dsc")`` the weights.
+        The run: ``run.comparison()`` has the results on test, ``run.weights("dsc")`` the weights.
 
     For example::
 
@@ -78,14 +83,9 @@ def run(
 
     plan = Plan(str(dataset), tuple(models), preset, methods=tuple(methods), seed=seed).with_changes(changes)
     execution = Execution(
-        devices=devices,
-        jobs=cpu_count() if jobs is None else jobs,
-        force=(force,) if isinstance(force, str) else force,
-        offline=offline,
-        report=report,
-        progress=progress,
-        listener=listener or ignore_update,
-    )
+        devices, cpu_count() if jobs is None else jobs, (force,) if isinstance(force, str) else force,
+        offline=offline, report=report, progress=progress, listener=listener or ignore_update,
+    )  # fmt: skip
     return run_plan(plan, _path(run), execution)
 
 
@@ -129,40 +129,59 @@ def train(
         print(trained.result["best_mrr"])
     """
     chosen = pick_device(device)  # first: it says how to install torch
-    from relens.data.checks import check_splits, sampled_validation
-    from relens.pipeline.training import (
-        standing,
-        telling_what_is_kept,
-        tidy_models,
-        train_again,
-        train_model,
-        trained_model,
-    )  # fmt: skip
+    from relens.data.checks import check_splits
     from relens.training.presets import resolve
 
     graph = load_dataset(dataset, offline=offline, progress=progress)
     settings = resolve(graph.name, model.lower(), preset, [*changes, f"seed={seed}"])
     check_splits(graph, "valid")
     target = Run.open_or_create(_path(run) or Path("runs") / graph.name, graph.name)
-    tidy_models(target)
-    folder = target.model_path(name or settings.model)
-    if force:
-        train_again(target, [folder.name])
-    trained = trained_model(target, folder.name, settings, graph)
-    if trained is not None:
-        progress.note(f"{folder} is trained already")
-        return trained
-    if how := standing(target, folder.name, settings):
-        progress.note(f"{folder.name}: resumes at {how}")
-    progress.note(f"training {settings.model}: {settings.steps:,} steps on {chosen}")
-    for text in sampled_validation(graph):
-        progress.note(text)
-    with (
-        telling_what_is_kept(target, {folder.name: settings}),
-        progress.task(f"training {folder.name}", settings.steps) as advance,
-    ):
-        log = _step_notes(progress, advance, settings.steps)
-        return train_model(graph, str(dataset), settings, folder, device=chosen, log=log)
+    training = _Training(target, name or settings.model, graph, str(dataset), settings)
+    return training.complete(chosen, force=force, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The training of one model in a run: the graph, the text that names it, and the settings."""
+
+    run: Run
+    name: str
+    dataset: Dataset
+    source: str
+    settings: "TrainSettings"
+
+    def complete(self, device: "torch.device", *, force: bool, progress: Progress) -> "TrainedModel":
+        """Return the trained model; train it, or the rest of it, if it is not complete."""
+        from relens.data.checks import sampled_validation
+        from relens.pipeline.training import (
+            standing,
+            telling_what_is_kept,
+            tidy_models,
+            train_again,
+            train_model,
+            trained_model,
+        )  # fmt: skip
+
+        run, name, settings = self.run, self.name, self.settings
+        tidy_models(run)
+        folder = run.model_path(name)
+        if force:
+            train_again(run, [name])
+        trained = trained_model(run, name, settings, self.dataset)
+        if trained is not None:
+            progress.note(f"{folder} is trained already")
+            return trained
+        if how := standing(run, name, settings):
+            progress.note(f"{name}: resumes at {how}")
+        progress.note(f"training {settings.model}: {settings.steps:,} steps on {device}")
+        for text in sampled_validation(self.dataset):
+            progress.note(text)
+        with (
+            telling_what_is_kept(run, {name: settings}),
+            progress.task(f"training {name}", settings.steps) as advance,
+        ):
+            log = _step_notes(progress, advance, settings.steps)
+            return train_model(self.dataset, self.source, settings, folder, device=device, log=log)
 
 
 def _step_notes(progress: Progress, advance: Callable[[float], None], steps: int) -> "Callable[[LogRecord], None]":
