@@ -100,7 +100,7 @@ def test_answers_show_votes_confidence_and_known_facts(driver, address):
     assert texts(driver, "tbody .answer a") == sorted([*PEOPLE, "Oslo"])
     assert texts(driver, ".is-known a") == ["Bob"]
     assert texts(driver, ".known") == ["known: train"]
-    assert "where none is missing from the graph, it means nothing" in one(driver, "#reading").text
+    assert "It means nothing if no answer is missing from the graph" in one(driver, "#reading").text
     _, known, new, *_ = driver.find_elements("css selector", "tbody tr")
     assert [cell.text for cell in known.find_elements("css selector", "td")] == ["2", "–", "2", "3", "4"]
     assert [cell.text for cell in new.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
