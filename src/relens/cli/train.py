@@ -134,7 +134,7 @@ def _observer(advance: Advance) -> "TrainingObserver":
     def warn(seconds_left: float) -> None:
         note(
             f"warning: about {readable_duration(seconds_left)} left at this pace. --preset demo, for CPUs, has smaller "
-            f"models and fewer steps; Ctrl-C keeps a checkpoint after the step at work."
+            f"models and fewer steps; Ctrl-C keeps a checkpoint."
         )
 
     return TrainingObserver(record=show, takes_long=warn)
