@@ -34,7 +34,7 @@ def test_options_are_filled_up_with_defaults():
         ("transe", {"dim": 0}, "`dim=0` of TransE: expected a whole number of at least 1"),
         ("transe", {"dim": 2.5}, "`dim=2.5` of TransE: expected a whole number of at least 1"),
         ("transe", {"dim": True}, "`dim=True` of TransE: expected a whole number of at least 1"),
-        ("transe", {"gamma": -1}, "`gamma=-1.0` of TransE: expected a number of at least 0"),
+        ("transe", {"gamma": -1}, "`gamma=-1` of TransE: expected a number of at least 0"),
         ("transe", {"gamma": math.nan}, "`gamma=nan` of TransE: expected a number of at least 0"),
         ("transe", {"gamma": math.inf}, "`gamma=inf` of TransE: expected a number of at least 0"),
         ("transe", {"gamma": "6"}, "`gamma='6'` of TransE: expected a number of at least 0"),

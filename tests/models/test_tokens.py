@@ -85,7 +85,7 @@ def test_kept_entities_follow_the_parameters(name):
 
 @pytest.mark.parametrize("name", ["stargraph", "interht"])
 def test_heads_divide_the_dimension(name):
-    with pytest.raises(InputError, match=r"dim of (StarGraph|InterHT) is 9, expected a multiple of heads, 4"):
+    with pytest.raises(InputError, match=r"`dim=9` of (StarGraph|InterHT): expected a multiple of `heads=4`"):
         MODELS[name].build(3, 1, {"dim": 9, "heads": 4}, torch.tensor([[0, 0, 1]]))
 
 
@@ -114,7 +114,7 @@ def test_features_stand_in_for_the_table_of_entities(features):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((4, 2)), "has 4 rows, expected 9: one per entity, in their order"),
+        (np.zeros((4, 2)), "has 4 rows, expected 9: one per entity, in the order of the labels"),
         (np.zeros(9), r"holds float64 of shape \(9,\), expected an array of real numbers, one row per entity"),
         (np.zeros((9, 2), dtype=int), "holds int64 of shape"),
         (np.full((9, 2), np.nan), "holds non-finite numbers"),

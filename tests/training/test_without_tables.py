@@ -97,7 +97,7 @@ def test_saved_loaded_and_ranked(tmp_path):
     queries = GRAPH.queries("test")
     ranks = filtered_ranks(loaded, queries, GRAPH.known_answers)
     np.testing.assert_array_equal(ranks, filtered_ranks(model, queries, GRAPH.known_answers))
-    packed = Ranker({"toy": loaded, "again": model}, GRAPH).pack("test", tmp_path / "pack")
+    packed = Ranker({"toy": loaded, "again": model}, GRAPH).pack("test", tmp_path / "pack", None)
     assert packed.models == ("toy", "again")
     assert loaded.bytes_per_candidate == 4
 

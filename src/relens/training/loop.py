@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -101,7 +102,8 @@ def optimise(
     The model ends with the parameters of its best validation. With a ``folder``, the log is written there as JSONL,
     and checkpoints after validations at least ``checkpoint_seconds`` apart: the same call resumes from the newest one.
     Ctrl-C, a request to terminate, and the observer's ``stop`` save a checkpoint before they end the run with a
-    ``KeyboardInterrupt``. They act before the next step, and at once in a validation. On the CPU the result depends on
+    ``KeyboardInterrupt``. ``stop`` acts before the next step, signals act at once in a validation and, on a CPU, in a
+    step, which is taken again when the run is resumed. On the CPU the result depends on
     model, triples and settings alone, however often the run was interrupted.
 
     Args:
@@ -161,22 +163,28 @@ class _Loop:
                     saved = time.perf_counter()
             if state.ending is not None:
                 return
-            state.advance()
+            with self.keeping():
+                state.advance(self.interruption)
             if not estimated and state.session_seconds >= ESTIMATE_SECONDS:
                 estimated = True
                 if state.seconds_left > LONG_SECONDS:
                     self.observer.takes_long(state.seconds_left)
 
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Save a checkpoint if Ctrl-C ends what happens inside."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.keep()
+            raise
+
     def validated(self, record: LogRecord) -> LogRecord:
         """Return a record with the validation MRR, unless the loss is non-finite."""
         if record.loss is None:
             return record
-        try:
-            with self.interruption.immediate():
-                mrr = self.validate()
-        except KeyboardInterrupt:
-            self.keep()
-            raise
+        with self.keeping(), self.interruption.immediate():
+            mrr = self.validate()
         self.state.record_validation(mrr)
         return replace(record, mrr=mrr, seconds=self.state.seconds, seconds_left=self.state.seconds_left)
 

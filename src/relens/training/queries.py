@@ -112,6 +112,11 @@ class Batches:
         self._at += 1
         return rows
 
+    def untake(self) -> None:
+        """Undo the last ``prepare`` and ``take``: the next ones return the same examples."""
+        self._taken -= 1
+        self._at.fill_(self._taken)
+
     def pending(self) -> Tensor:
         """Return the shuffled examples not yet taken, (m,) int64: a resumed run continues with them."""
         return torch.cat([self._rows[self._taken : self._ready].flatten(), self._rest])

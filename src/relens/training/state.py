@@ -12,6 +12,7 @@ from torch import Tensor
 from relens.models.base import KGEModel
 from relens.seeding import generator
 from relens.training.checkpoint import Checkpoint
+from relens.training.interruption import Interruption
 from relens.training.log import LogRecord
 from relens.training.objective import build_objective
 from relens.training.optimisers import build_optimiser, forget, optimiser_tensors, restore_optimiser, set_rate
@@ -51,15 +52,18 @@ class TrainingState:
         self._seconds_before, self._began, self._first_step = 0.0, time.perf_counter(), 0
         self.marked_step, self._marked = 0, self._began
 
-    def advance(self) -> None:
-        """Take one step at the learning rate of the schedule."""
+    def advance(self, interruption: Interruption | None = None) -> None:
+        """Take one step at the learning rate of the schedule; on a CPU, Ctrl-C may leave it."""
         if self._schedule.forgets(self.step):
             forget(self._optimiser)
         rate = self._schedule.rate(self.step)
         if rate != self._rate:
             set_rate(self._optimiser, rate)
             self._rate = rate
-        self._take_step()
+        if interruption is None or self.device.type != "cpu":
+            self._take_step()
+        else:
+            self._take_step.abandonable(interruption)
         self.step += 1
         if self.step == self._settings.steps:
             self.ending = "steps"

@@ -5,9 +5,11 @@ import warnings
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from relens.models.base import KGEModel, Objective
+from relens.training.interruption import Interruption
 from relens.training.queries import Batches
 
 WARM_UP = 3
@@ -28,10 +30,31 @@ class TrainingStep:
         device = model.device
         self.total = torch.zeros((), device=device)
         self._tables = model.tables_with_gradient_in_place()
+        self._buffers = _changing_buffers(model)
         self._objective, self._batches, self._optimiser = objective, batches, optimiser
         self._run: Callable[[], None] = self._plain
         self._plain_left = WARM_UP if device.type == "cuda" else -1
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def abandonable(self, interruption: Interruption) -> None:
+        """Take one step on the CPU that Ctrl-C may leave: it raises, and the state is that before the step.
+
+        Some models take minutes for a step on a CPU. Until the optimiser changes parameters, a step changes nothing
+        but generators, batches and buffers such as running means.
+        """
+        self._batches.prepare()
+        random = torch.get_rng_state()
+        buffers = [(buffer, buffer.clone()) for buffer in self._buffers]
+        try:
+            with interruption.immediate():
+                loss = self._backward()
+        except KeyboardInterrupt:
+            torch.set_rng_state(random)
+            self._batches.untake()
+            for buffer, before in buffers:
+                buffer.copy_(before)
+            raise
+        self._change(loss)
 
     def __call__(self) -> None:
         """Take one step."""
@@ -46,11 +69,19 @@ class TrainingStep:
         self._plain_left = max(self._plain_left - 1, -1)
 
     def _plain(self) -> None:
+        self._change(self._backward())
+
+    def _backward(self) -> Tensor:
+        """Compute the objective of the next batch and its gradients, and return it."""
         self._optimiser.zero_grad(set_to_none=True)
         for table in self._tables:  # backward passes add to these in place, see ``relens.models.lookup``
             table.grad = torch.zeros_like(table)
         loss = self._objective(self._batches.take())
         loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def _change(self, loss: Tensor) -> None:
+        """Change the parameters by their gradients."""
         self._optimiser.step()
         self.total += loss.detach()
 
@@ -80,3 +111,9 @@ class TrainingStep:
             self._optimiser.zero_grad(set_to_none=True)
         else:
             self._run = graph.replay
+
+
+def _changing_buffers(model: KGEModel) -> list[Tensor]:
+    """Return the buffers that are saved with a model; the others, such as edges, never change."""
+    saved = model.state_dict(keep_vars=True)
+    return [buffer for name, buffer in model.named_buffers() if name in saved]
