@@ -1,4 +1,4 @@
-"""Does the confidence of predictions hold? What was said about rank 1, and how often the test answers stood there.
+"""Compare the confidence of predictions at rank 1 with the share of test answers that are at rank 1.
 
 python benchmarks/calibration.py runs/patterns
 """
@@ -28,11 +28,11 @@ def main(runs: tuple[Path, ...], name: str | None) -> None:
 
 
 def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndarray]:
-    """Return what is said about rank 1 of q test queries, and which part of their answers stands there; (q,) each."""
+    """Return the confidence at rank 1 of q test queries, and the share of each answer that is at rank 1; (q,) each."""
     n_entities, test = len(load_dataset(run.dataset).entities), run.ranks("test")
     confidence = Confidence.of_valid(run.ranks("valid"), weights, n_entities)
     if confidence is None:
-        raise click.ClickException(f"{run.path} was ranked among samples: nothing is said about confidence")
+        raise click.ClickException(f"{run.path} was ranked among sampled candidates, for which there is no confidence")
     test = test if test.models == weights.models else test.select_models(weights.models)
     mine = weights.of_packed(test)
     ranks, groups = mine.answer_ranks(test), mine.grouping.groups_of(test.queries).tolist()

@@ -1,12 +1,12 @@
-"""Fill the tables and figures of README.md and docs/*.md from the results that are committed.
+"""Fill the tables and figures of README.md and docs/*.md from the committed results.
 
     python benchmarks/pages.py            # writes them into the pages
     python benchmarks/pages.py --check    # lists those that are out of date, and fails if there are any
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- /table -->``, each on a line of its own. A figure stands
-inside a sentence, between ``<!-- figure NAME -->`` and ``<!-- /figure -->``. The names are those of ``page_tables``,
-some with further words: ``training wn18rr``, ``test wn18rr dsc``, and quotation marks around words that have spaces.
-Everything else in a page is written by hand, and of no concern here.
+A table is between ``<!-- table NAME -->`` and ``<!-- /table -->``, each on a line of its own. A figure is inside a
+sentence, between ``<!-- figure NAME -->`` and ``<!-- /figure -->``. The names are those of ``page_tables``, some with
+further words: ``training wn18rr``, ``test wn18rr dsc``. Words with spaces are in quotation marks. The rest of a page is
+written by hand and left unchanged.
 """
 
 import inspect
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"table": TABLES, "figure": FIGURES}
 TAG = re.compile(r"<!--\s*(/?)(table|figure)\b\s*(.*?)\s*-->", re.DOTALL)
 NO_WORDS = re.compile(r"\s*(?:[-*+>]|\d+[.)])?\s*")
-"""What may stand before the first word of a line."""
+"""Matches the beginning of a line before its first word."""
 
 
 class Mark(NamedTuple):
-    """A pair of marks: its kind and name, and where its content stands in the page."""
+    """A pair of marks: its kind and name, and the position of its content in the page."""
 
     kind: str
     name: str
@@ -44,7 +44,7 @@ class Filled(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return the pages, generated ones among them, in which there are no marks."""
+    """Return all pages."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -63,7 +63,7 @@ def main(check: bool) -> None:
 
 
 def fill(text: str, page: str) -> Filled:
-    """Return a page with all its marks filled; ``page`` names it in what is said about them."""
+    """Return a page with all its marks filled; ``page`` is its name in messages."""
     found = Filled("", [], [])
     parts, position = [], 0
     for mark in _marks(text, page, found.wrong):
@@ -76,7 +76,7 @@ def fill(text: str, page: str) -> Filled:
             continue
         if mark.kind == "table":
             wanted = f"\n{wanted}\n"
-        elif content.split() == wanted.split():  # broken into lines, perhaps, which is the writer's business
+        elif content.split() == wanted.split():  # equal but for line breaks, which the author may choose
             continue
         if content != wanted:
             found.outdated.append(f"{here}: out of date")
@@ -86,7 +86,7 @@ def fill(text: str, page: str) -> Filled:
 
 
 def render(mark: Mark) -> str:
-    """Return what stands between a pair of marks."""
+    """Return the content of a pair of marks."""
     family, *words = shlex.split(mark.name) or [""]
     if family not in KINDS[mark.kind]:
         raise LookupError(f"unknown name {family!r}")
@@ -99,7 +99,7 @@ def render(mark: Mark) -> str:
 
 
 def _marks(text: str, page: str, wrong: list[str]) -> Iterator[Mark]:
-    """Yield the pairs of marks in a page; say in ``wrong`` what is not one."""
+    """Yield the pairs of marks in a page; add a message to ``wrong`` for every other mark."""
     opened: re.Match[str] | None = None
     for tag in TAG.finditer(text):
         closing, kind, name = tag[1] == "/", tag[2], " ".join(tag[3].split())

@@ -1,11 +1,11 @@
-"""Write down what ``relens run`` gave: how each model was trained, and what models and methods are worth on test.
+"""Record the results of ``relens run``: the training of each model, and the test metrics of models and methods.
 
     python benchmarks/record_run.py runs/fb15k-237 --command 'relens run …' --output results/fb15k-237.json
 
-The printed JSON has the metrics of every relation as well, megabytes of them; this record leaves those out. With
-``--ranks`` the rank of every answer by every model and method, or those of ``--columns`` alone, goes into a file beside
-it, from which all metrics can be computed again. With ``--models`` the methods are compared anew with some of the
-models alone. Ranks that were made elsewhere, among other candidates, say, have their models in the run ``--trained``.
+The record leaves out the metrics of every relation, which take megabytes. ``--ranks`` writes the rank of every answer
+by every model and method, or by those of ``--columns``, to a second file, from which all metrics can be computed again.
+``--models`` compares the methods again with only some of the models. If the ranks were made in another run than the
+models, for instance among other candidates, ``--trained`` names the run of the models.
 """
 
 import json
@@ -27,7 +27,7 @@ from relens.runs import COMPARISON, Run
 @click.command()
 @run_argument
 @click.option("--command", required=True, help="The command that made the run.")
-@click.option("--device", required=True, help="What it ran on, in words.")
+@click.option("--device", required=True, help="Description of the machine.")
 @click.option("--trained", type=click.Path(path_type=Path), help="The run that trained the models.  [default: RUN]")
 @models_option
 @jobs_option
@@ -72,9 +72,9 @@ def main(
 
 
 def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of a model: its training, validation MRRs by step, test metrics, and settings."""
+    """Return the training of a model, its validation MRR by step, its test metrics, and its settings."""
     folder = run.model_path(name)
-    if not folder.is_dir():  # trained elsewhere: the run has its ranks alone
+    if not folder.is_dir():  # trained elsewhere: the run has only its ranks
         return _test(evaluation)
     trained = read_json(folder / "trained" / "model.json", "trained model")
     records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
@@ -87,7 +87,7 @@ def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _test(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return metrics on test, their interval, the comparison with the best single model, and what was fitted."""
+    """Return the test metrics, the interval, the paired test, and the settings of the fit."""
     return {
         "test": evaluation["overall"],
         "test_interval": evaluation["interval"],
@@ -97,7 +97,7 @@ def _test(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_ranks(test: PackedRanks, comparison: Comparison, names: list[str], path: Path) -> None:
-    """Write the candidates ahead of each answer, and level with it, (columns, Q); of the queries what groups them."""
+    """Write the candidates ahead of and tied with each answer, (columns, Q), and the groups of the queries."""
     columns: dict[str, AnswerRanks] = {}
     for name in names:
         weights = comparison.weights.get(name)

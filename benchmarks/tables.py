@@ -1,8 +1,8 @@
-"""Print the tables of benchmark reports, for a look at those that are not committed.
+"""Print the tables of benchmark reports that are not committed.
 
     python benchmarks/tables.py out/search-fb15k-237.json out/search-wn18rr.json out/pack.json
 
-The tables of the committed reports stand in the documentation: ``benchmarks/pages.py`` writes them there.
+``benchmarks/pages.py`` writes the tables of the committed reports into the documentation.
 """
 
 import json
@@ -29,7 +29,7 @@ TABLES: dict[str, tuple[Callable[[Report], str], ...]] = {
     "models": (models_table, growth_table),
     "ogb": (ogb_table,),
 }
-"""The tables of reports that are shown one by one."""
+"""The tables of each kind of report, except searches, which share a table."""
 
 
 @click.command()

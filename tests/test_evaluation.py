@@ -1,4 +1,4 @@
-"""Evaluations = loops over the queries of every part."""
+"""Evaluations, compared with loops over the queries of every part."""
 
 import copy
 import json
@@ -202,7 +202,7 @@ def test_json_names_what_a_number_needs() -> None:
         ("tie_rule", "has the tie rule 'odd', expected 'mean'"),
     ],
 )
-def test_json_of_another_kind_is_refused(key: str, message: str) -> None:
+def test_json_of_another_kind_raises_an_error(key: str, message: str) -> None:
     with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate`"):
         Evaluation.from_json({**toy_evaluation().to_json(), key: "odd"})
 
@@ -217,7 +217,7 @@ def test_json_of_another_kind_is_refused(key: str, message: str) -> None:
         {"interval": [1, 2, 3]},
     ],
 )
-def test_damaged_json_is_refused(damage: dict[str, Any]) -> None:
+def test_damaged_json_raises_an_error(damage: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="the evaluation is damaged"):
         Evaluation.from_json({**toy_evaluation().to_json(), **damage})
 
@@ -285,7 +285,7 @@ def test_weights_and_a_model_are_evaluated_by_the_same_verb() -> None:
         evaluate(test, "alfa")
 
 
-def test_ranks_of_other_queries_are_refused() -> None:
+def test_ranks_of_other_queries_raise_an_error() -> None:
     packed, grouping = pack(triples(0, 1)), Grouping.by_relation(RELATIONS)
     right, wrong = answer_ranks([(0, 0)] * 4), answer_ranks([(0, 0)] * 3)
     with pytest.raises(RanksError, match=r"'dsc' has ranks of 3 queries.*toy \(test\) have 4"):
@@ -296,7 +296,7 @@ def test_ranks_of_other_queries_are_refused() -> None:
         relation_spread({"transe": wrong}, packed)
 
 
-def test_a_split_without_queries_is_refused() -> None:
+def test_a_split_without_queries_raises_an_error() -> None:
     with pytest.raises(RanksError, match="nothing to evaluate: toy"):
         evaluate_ranks(NamedRanks("dsc", answer_ranks([])), pack(triples()), Grouping.by_relation(RELATIONS))
 

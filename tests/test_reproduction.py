@@ -8,23 +8,23 @@ from relens.metrics.mean_rank import mean_rank
 from relens.metrics.mrr import mrr
 
 
-@pytest.mark.parametrize("of", EVERY, ids=lambda of: of.dataset)
-def test_the_reported_metrics_are_those_of_the_ranks(of: Evidence) -> None:
-    check(of.ranks, {**of.six["models"], **of.six["methods"]})
-    check(of.member_ranks, {name: of.members["methods"][name] for name in ("simple", "dsc")})
+@pytest.mark.parametrize("evidence", EVERY, ids=lambda evidence: evidence.dataset)
+def test_the_reported_metrics_are_those_of_the_ranks(evidence: Evidence) -> None:
+    check(evidence.ranks, {**evidence.six["models"], **evidence.six["methods"]})
+    check(evidence.member_ranks, {name: evidence.members["methods"][name] for name in ("simple", "dsc")})
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_reported_metrics_of_the_leaderboard_are_those_of_the_ranks(protocol: str) -> None:
-    of = Leaderboard(protocol)
-    check(of.ranks, {**of.record["models"], **of.record["methods"]})
-    assert of.record["provenance"]["candidates"] == {"full": "all", "sampled": "sampled"}[protocol]
+    evidence = Leaderboard(protocol)
+    check(evidence.ranks, {**evidence.record["models"], **evidence.record["methods"]})
+    assert evidence.record["provenance"]["candidates"] == {"full": "all", "sampled": "sampled"}[protocol]
 
 
 def check(ranks: Ranks, reported: dict[str, dict[str, dict[str, float]]]) -> None:
-    assert ranks.of.keys() == reported.keys()
+    assert ranks.by_name.keys() == reported.keys()
     for name, entry in reported.items():
-        found = ranks.of[name]
+        found = ranks.by_name[name]
         expected = {
             "queries": len(found),
             "mrr": mrr(found.realistic),

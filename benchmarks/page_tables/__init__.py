@@ -65,4 +65,4 @@ TABLES: dict[str, Callable[..., str]] = {
     "pykeen": pykeen,
     "limits": limits,
 }
-"""What fills a mark ``<!-- table KIND WORD … -->``, by its kind."""
+"""The functions that fill marks ``<!-- table KIND WORD … -->``, by kind."""

@@ -1,4 +1,4 @@
-"""Tables of what the demo and the example with a model of one's own give on the generated graph."""
+"""Tables of the demo, and of the example with a model of one's own, on the generated graph."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Single figures for sentences: each function takes the words after the figure's kind, and returns what is shown."""
+"""Single figures for sentences. Each function takes the words after the figure's kind and returns the text."""
 
 import math
 import shlex
@@ -71,10 +71,10 @@ def interval(dataset: str, name: str, end: str) -> str:
 
 def seconds(dataset: str, which: str) -> str:
     """Return the time to train a model, the ``six`` or ``all`` members."""
-    of = BY_NAME[dataset]
+    evidence = BY_NAME[dataset]
     if which in ("six", "all"):
-        return f"{(of.six if which == 'six' else of.members)['training_seconds']:.0f}"
-    return f"{of.members['models'][which]['seconds']:.0f}"
+        return f"{(evidence.six if which == 'six' else evidence.members)['training_seconds']:.0f}"
+    return f"{evidence.members['models'][which]['seconds']:.0f}"
 
 
 def missed(dataset: str, name: str, goal: str) -> str:
@@ -83,8 +83,8 @@ def missed(dataset: str, name: str, goal: str) -> str:
 
 
 def shortfall() -> str:
-    """Return the thousandths that none of the eighteen models falls short of the paper's test MRR by."""
-    worst = max(of.paper[name][0] - of.test(name)["mrr"] for of in EVERY for name in SIX)
+    """Return the largest shortfall of the eighteen models against the paper's test MRR, rounded up to thousandths."""
+    worst = max(evidence.paper[name][0] - evidence.test(name)["mrr"] for evidence in EVERY for name in SIX)
     return f"{math.ceil(1000 * worst) / 1000:.3f}".removeprefix("0")
 
 
@@ -96,7 +96,7 @@ def faster(report: str, than: str) -> str:
 
 
 def curve_seconds(dataset: str, method: str, trials: str, workers: str) -> str:
-    """Return the seconds that a learning curve by TPE takes to its end."""
+    """Return the duration of a learning curve by TPE in seconds."""
     wanted = {"method": method, "searcher": "tpe", "trials": int(trials), "workers": int(workers)}
     (curve,) = (curve for curve in BY_NAME[dataset].curves if wanted.items() <= curve.items())
     return f"{curve['seconds'][-1]:.1f}"
@@ -111,12 +111,12 @@ def result(report: str, path: str, spec: str) -> str:
 
 
 def difference(one: str, other: str) -> str:
-    """Return how far two MRRs are apart; each is named as in a mark of its own."""
+    """Return the absolute difference of two MRRs; each is named as in a mark of its own."""
     return figure(abs(_quantity(one) - _quantity(other)))
 
 
 def gain(one: str, other: str) -> str:
-    """Return how much the first MRR is above the second, with its sign."""
+    """Return the first MRR minus the second, with its sign."""
     return signed(_quantity(one) - _quantity(other))
 
 
@@ -131,7 +131,7 @@ QUANTITIES: dict[str, Callable[..., float]] = {
     "leaderboard": leaderboard,
     "tuned": tuned,
 }
-"""Metrics, all shown with four digits."""
+"""Functions that return a metric; it is written with four digits."""
 
 
 def _quantity(name: str) -> float:
@@ -159,4 +159,4 @@ FIGURES: dict[str, Callable[..., str]] = {
     "difference": difference,
     "gain": gain,
 }
-"""What fills a mark ``<!-- figure KIND WORD … -->``, by its kind."""
+"""The functions that fill marks ``<!-- figure KIND WORD … -->``, by kind."""

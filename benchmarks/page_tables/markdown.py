@@ -1,4 +1,4 @@
-"""How tables and figures look in the pages."""
+"""The format of tables and figures in the pages."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,23 +7,23 @@ from relens.tables import Column, Row, Table
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: Literal["left", "right"] = "right") -> str:
-    """Return a Markdown table; ``align`` is that of all columns but the first, which holds titles."""
+    """Return a Markdown table; ``align`` applies to all columns but the first, which holds titles."""
     columns = (Column(header[0], align="left"), *(Column(heading, align=align) for heading in header[1:]))
     return Table("", columns, tuple(Row(tuple(row)) for row in rows), {}).to_markdown(bare=True)
 
 
 def figure(value: float) -> str:
-    """Show an MRR, Hit@k or p with four digits and no zero before the point, as papers do."""
+    """Return an MRR, Hit@k or p with four digits and no zero before the point, as in papers."""
     return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
 
 
 def signed(value: float) -> str:
-    """Show a difference of such figures with its sign."""
+    """Return a difference of such figures with its sign."""
     return f"{value:+.4f}".replace("0.", ".", 1)
 
 
 def duration(seconds: float) -> str:
-    """Show seconds, or milliseconds where it is less than one."""
+    """Return a time in seconds, or in milliseconds below one second."""
     if seconds < 1:
         return f"{seconds * 1e3:.1f} ms"
     return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:,.0f} s"

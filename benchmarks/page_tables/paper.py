@@ -22,9 +22,9 @@ from relens.significance import paired_test
 from .markdown import figure, signed, table
 
 Row = tuple[str, Callable[[Evidence], str]]
-"""A row of a table with a column for each data set: its title, and what says the cells."""
+"""A row of a table with a column for each data set: its title, and a function that returns a cell."""
 
-BY_NAME = {of.dataset: of for of in EVERY}
+BY_NAME = {evidence.dataset: evidence for evidence in EVERY}
 
 
 def headline() -> str:
@@ -39,13 +39,16 @@ def headline() -> str:
     published = {"mean": "mean", "stacking": "stacking", SIMPLE_AS_PUBLISHED: "simple", DSC_AS_PUBLISHED: "dsc"}
     rows = [["best single model"], *([title] for title in titles.values())]
     rows.append(["**weights per relation and direction, relens's default (`dsc`)**"])
-    for of in EVERY:
-        ours, theirs = best_single(of)
-        rows[0] += [figure(of.test(ours)["mrr"]), figure(of.paper[theirs][0])]
+    for evidence in EVERY:
+        ours, theirs = best_single(evidence)
+        rows[0] += [figure(evidence.test(ours)["mrr"]), figure(evidence.paper[theirs][0])]
         for row, name in zip(rows[1:-1], titles, strict=True):
-            row += [figure(of.test(name)["mrr"]), figure(of.paper[published[name]][0]) if name in published else ""]
-        rows[-1] += [f"**{figure(of.test('dsc')['mrr'])}**", ""]
-    return table(["", *(heading for of in EVERY for heading in (of.title, "paper"))], rows)
+            row += [
+                figure(evidence.test(name)["mrr"]),
+                figure(evidence.paper[published[name]][0]) if name in published else "",
+            ]
+        rows[-1] += [f"**{figure(evidence.test('dsc')['mrr'])}**", ""]
+    return table(["", *(heading for evidence in EVERY for heading in (evidence.title, "paper"))], rows)
 
 
 def summary() -> str:
@@ -57,30 +60,30 @@ def summary() -> str:
         "`dsc`, as in the paper": (DSC_AS_PUBLISHED, "dsc"),
     }
     rows: list[Row] = [("the best single model on validation (in the paper: on test)", _best_single)]
-    rows += [(title, lambda of, pair=pair: _beside(of, *pair)[0]) for title, pair in beside.items()]
+    rows += [(title, lambda evidence, pair=pair: _beside(evidence, *pair)[0]) for title, pair in beside.items()]
     rows += [
-        ("**`dsc`, relens's default**", lambda of: f"**{figure(of.test('dsc')['mrr'])}**"),
-        ("`dsc`, with further members", lambda of: figure(of.members["methods"]["dsc"]["test"]["mrr"])),
+        ("**`dsc`, relens's default**", lambda evidence: f"**{figure(evidence.test('dsc')['mrr'])}**"),
+        ("`dsc`, with further members", lambda evidence: figure(evidence.members["methods"]["dsc"]["test"]["mrr"])),
     ]
     return by_dataset("test MRR", rows)
 
 
 def results(dataset: str) -> str:
     """Return Tables 1 and 8 for a data set: ours, and the paper's in brackets."""
-    of = BY_NAME[dataset]
-    rows = [[title, *_beside(of, name, name)] for name, title in SIX.items()]
-    rows += [[f"`{name}`", *_beside(of, name, name)] for name in ("mean", "stacking", "mrr-mean")]
+    evidence = BY_NAME[dataset]
+    rows = [[title, *_beside(evidence, name, name)] for name, title in SIX.items()]
+    rows += [[f"`{name}`", *_beside(evidence, name, name)] for name in ("mean", "stacking", "mrr-mean")]
     rows += [
-        ["SimpleEns, by the sweep", *_beside(of, SIMPLE_AS_PUBLISHED, "simple")],
-        ["RelEns-DSC, by the sweep", *_beside(of, DSC_AS_PUBLISHED, "dsc")],
-        ["Relative ↑", *_relative(of, SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, of.paper["relative"])],
-        ["`greedy`", *_beside(of, "greedy", None)],
-        ["`simple`", *_beside(of, "simple", None)],
-        ["**`dsc`**", *(f"**{cell}**" for cell in _beside(of, "dsc", None))],
-        ["Relative ↑", *_relative(of, "simple", "dsc", None)],
+        ["SimpleEns, by the sweep", *_beside(evidence, SIMPLE_AS_PUBLISHED, "simple")],
+        ["RelEns-DSC, by the sweep", *_beside(evidence, DSC_AS_PUBLISHED, "dsc")],
+        ["Relative ↑", *_relative(evidence, SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, evidence.paper["relative"])],
+        ["`greedy`", *_beside(evidence, "greedy", None)],
+        ["`simple`", *_beside(evidence, "simple", None)],
+        ["**`dsc`**", *(f"**{cell}**" for cell in _beside(evidence, "dsc", None))],
+        ["Relative ↑", *_relative(evidence, "simple", "dsc", None)],
     ]
-    methods = of.members["methods"]
-    n = len(of.members["models"])
+    methods = evidence.members["methods"]
+    n = len(evidence.members["models"])
     for name in ("simple", "dsc"):
         rows.append([f"`{name}` of {n} members", *(figure(methods[name]["test"][metric]) for metric in METRICS)])
     return table(["test", "MRR", "Hit@1", "Hit@3", "Hit@10"], rows)
@@ -88,13 +91,13 @@ def results(dataset: str) -> str:
 
 def training(dataset: str) -> str:
     """Return how each model of a data set was trained, and what it is worth."""
-    of = BY_NAME[dataset]
+    evidence = BY_NAME[dataset]
     header = ["", "seconds", "steps", "best step", "validation MRR", "test MRR", "paper", "difference"]
     rows = []
-    for name, model in of.members["models"].items():
+    for name, model in evidence.members["models"].items():
         ours, seed = model["test"]["mrr"], model["settings"]["seed"]
         kind = model["settings"]["model"]
-        theirs = of.paper[kind][0]
+        theirs = evidence.paper[kind][0]
         rows.append(
             [
                 SIX.get(name) or f"{SIX[kind]}, `{name}`, seed {seed}",
@@ -110,11 +113,11 @@ def ties() -> str:
     """Return the test MRR of every model and method by each rule for ties."""
     names = [*SIX, "mean", "mrr-mean", "stacking", "greedy", SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, "simple", "dsc"]
 
-    def cell(of: Evidence, name: str) -> str:
-        ranks = of.ranks.of[name]
+    def cell(evidence: Evidence, name: str) -> str:
+        ranks = evidence.ranks.by_name[name]
         return " / ".join(figure(mrr(each)) for each in (ranks.optimistic, ranks.realistic, ranks.pessimistic))
 
-    rows = [(SIX.get(name, f"`{name}`"), lambda of, name=name: cell(of, name)) for name in names]
+    rows = [(SIX.get(name, f"`{name}`"), lambda evidence, name=name: cell(evidence, name)) for name in names]
     return by_dataset("optimistic / mean / pessimistic", rows)
 
 
@@ -125,13 +128,13 @@ def significance() -> str:
         "relens's default": ("dsc", "simple"),
     }
 
-    def cell(of: Evidence, ours: str, reference: str) -> str:
-        ranks = of.ranks
+    def cell(evidence: Evidence, ours: str, reference: str) -> str:
+        ranks = evidence.ranks
         found = paired_test(ranks.reciprocal(ours), ranks.reciprocal(reference), ranks.triple, reference=reference)
         low, high = (signed(end) for end in found.interval)
         return signed(found.difference) + f" ({low} to {high}), p {_p(found.p_value)}"
 
-    rows = [(title, lambda of, pair=pair: cell(of, *pair)) for title, pair in pairs.items()]
+    rows = [(title, lambda evidence, pair=pair: cell(evidence, *pair)) for title, pair in pairs.items()]
     return by_dataset("`dsc` − `simple`, test MRR", rows)
 
 
@@ -150,11 +153,11 @@ def relations() -> str:
 def claims() -> str:
     """Return a claim of the paper in each row, a finding in each data set's column."""
 
-    def cell(of: Evidence, judge: Callable[[Evidence], Finding]) -> str:
-        holds, figures = judge(of)
+    def cell(evidence: Evidence, judge: Callable[[Evidence], Finding]) -> str:
+        holds, figures = judge(evidence)
         return VERDICTS[holds] + figures
 
-    rows = [(text, lambda of, judge=judge: cell(of, judge)) for text, judge in CLAIMS.items()]
+    rows = [(text, lambda evidence, judge=judge: cell(evidence, judge)) for text, judge in CLAIMS.items()]
     return by_dataset("the paper says", rows, align="left")
 
 
@@ -177,17 +180,19 @@ def leaderboard_training() -> str:
     return table(header, [[title, *_training(models[name])] for name, title in LEADERBOARD.items()])
 
 
-def best_single(of: Evidence) -> tuple[str, str]:
+def best_single(evidence: Evidence) -> tuple[str, str]:
     """Return our best single model, by validation MRR, and the paper's, which only has test MRRs."""
-    ours = max(SIX, key=lambda name: of.six["models"][name]["best_mrr"])
-    theirs = max(SIX, key=lambda name: of.paper[name][0])
+    ours = max(SIX, key=lambda name: evidence.six["models"][name]["best_mrr"])
+    theirs = max(SIX, key=lambda name: evidence.paper[name][0])
     return ours, theirs
 
 
 def by_dataset(corner: str, rows: Sequence[Row], *, align: Literal["left", "right"] = "right") -> str:
     """Return a table with a column for each data set."""
     return table(
-        [corner, *(of.title for of in EVERY)], [[title, *map(cell, EVERY)] for title, cell in rows], align=align
+        [corner, *(evidence.title for evidence in EVERY)],
+        [[title, *map(cell, EVERY)] for title, cell in rows],
+        align=align,
     )
 
 
@@ -197,21 +202,21 @@ def _training(model: dict[str, Any]) -> list[str]:
     return [f"{model['seconds']:.0f}", *steps, figure(model["best_mrr"]), figure(model["test"]["mrr"])]
 
 
-def _beside(of: Evidence, ours: str, theirs: str | None) -> list[str]:
-    figures = [figure(of.test(ours)[metric]) for metric in METRICS]
+def _beside(evidence: Evidence, ours: str, theirs: str | None) -> list[str]:
+    figures = [figure(evidence.test(ours)[metric]) for metric in METRICS]
     if theirs is None:
         return figures
-    return [f"{shown} ({figure(value)})" for shown, value in zip(figures, of.paper[theirs], strict=True)]
+    return [f"{shown} ({figure(value)})" for shown, value in zip(figures, evidence.paper[theirs], strict=True)]
 
 
-def _relative(of: Evidence, simple: str, dsc: str, theirs: Sequence[float] | None) -> list[str]:
-    gains = [f"{of.test(dsc)[metric] / of.test(simple)[metric] - 1:.2%}" for metric in METRICS]
+def _relative(evidence: Evidence, simple: str, dsc: str, theirs: Sequence[float] | None) -> list[str]:
+    gains = [f"{evidence.test(dsc)[metric] / evidence.test(simple)[metric] - 1:.2%}" for metric in METRICS]
     return gains if theirs is None else [f"{gain} ({value:.2%})" for gain, value in zip(gains, theirs, strict=True)]
 
 
-def _best_single(of: Evidence) -> str:
-    best, theirs = best_single(of)
-    return f"{SIX[best]} {figure(of.test(best)['mrr'])} ({SIX[theirs]} {figure(of.paper[theirs][0])})"
+def _best_single(evidence: Evidence) -> str:
+    best, theirs = best_single(evidence)
+    return f"{SIX[best]} {figure(evidence.test(best)['mrr'])} ({SIX[theirs]} {figure(evidence.paper[theirs][0])})"
 
 
 def _p(value: float) -> str:

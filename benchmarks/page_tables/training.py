@@ -1,4 +1,4 @@
-"""Tables of training: speed beside PyKEEN's, how far steps are from the hardware's limits, and what tuning found."""
+"""Tables of training: speed compared with PyKEEN, distance to the limits of the hardware, results of tuning."""
 
 from reproduction.evidence import ROOT, SIX, load
 
@@ -32,7 +32,7 @@ def pykeen(report: str, part: str) -> str:
 
 
 def limits() -> str:
-    """Return the time of a step, and the least that its bytes and operations allow."""
+    """Return the time of a step, and the lower bound from its bytes and operations."""
     rows = []
     for name, title in SIX.items():
         model = load("training-h200")["limits"]["models"][name]

@@ -1,4 +1,4 @@
-"""What is kept of the runs that docs/reproduction.md and docs/ogb.md report, and the paper's figures beside it."""
+"""The records of the runs in docs/reproduction.md and docs/ogb.md, and the figures of the paper."""
 
 import json
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Evidence:
 
     @property
     def title(self) -> str:
-        """The data set's name as people write it."""
+        """The name of the data set in texts."""
         return DATASETS[self.dataset]
 
     @cached_property
@@ -50,12 +50,12 @@ class Evidence:
 
     @cached_property
     def six(self) -> dict[str, Any]:
-        """The record of the paper's six models and what combines them."""
+        """The record of the paper's six models and their ensembles."""
         return self._json("six")
 
     @cached_property
     def members(self) -> dict[str, Any]:
-        """The same with further members."""
+        """The record with further members."""
         return self._json("members")
 
     @cached_property
@@ -72,16 +72,16 @@ class Evidence:
 
     @cached_property
     def ranks(self) -> "Ranks":
-        """Test ranks of the six models and what combines them."""
+        """Test ranks of the six models and their ensembles."""
         return Ranks.read(RESULTS / self.dataset / "six.npz")
 
     @cached_property
     def member_ranks(self) -> "Ranks":
-        """Test ranks of what combines all members."""
+        """Test ranks of the ensembles of all members."""
         return Ranks.read(RESULTS / self.dataset / "members.npz")
 
     def test(self, name: str) -> dict[str, float]:
-        """Return the reported test metrics of one of the six models, or of a method that combines them."""
+        """Return the recorded test metrics of one of the six models, or of an ensemble of them."""
         entry: dict[str, Any] = self.six["models"].get(name) or self.six["methods"][name]
         metrics: dict[str, float] = entry["test"]
         return metrics
@@ -92,15 +92,15 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where every answer stands by every model and method.
+    """The rank of every answer by every model and method.
 
     Attributes:
-        of: by name, the answers' ranks, (Q,).
-        relation, direction, triple: of each query, (Q,).
-        relations: labels.
+        by_name: ranks of the answers, (Q,), by model or method.
+        relation, direction, triple: ids of each query, (Q,).
+        relations: labels of the relations.
     """
 
-    of: dict[str, AnswerRanks]
+    by_name: dict[str, AnswerRanks]
     relation: npt.NDArray[np.int32]
     direction: npt.NDArray[np.int32]
     triple: npt.NDArray[np.int32]
@@ -108,15 +108,15 @@ class Ranks:
 
     @classmethod
     def read(cls, path: Path) -> "Ranks":
-        """Read what ``benchmarks/record_run.py`` wrote."""
+        """Read a file of ``benchmarks/record_run.py``."""
         with np.load(path, allow_pickle=False) as file:
             counts = zip(file["ahead"].astype(np.int64), file["tied"].astype(np.int64), strict=True)
-            of = {name: AnswerRanks(*pair) for name, pair in zip(file["names"].tolist(), counts, strict=True)}
-            return cls(of, file["relation"], file["direction"], file["triple"], tuple(file["relations"].tolist()))
+            by_name = {name: AnswerRanks(*pair) for name, pair in zip(file["names"].tolist(), counts, strict=True)}
+            return cls(by_name, file["relation"], file["direction"], file["triple"], tuple(file["relations"].tolist()))
 
     def reciprocal(self, name: str) -> npt.NDArray[np.float64]:
         """Return the reciprocal rank of every answer, (Q,)."""
-        return 1.0 / self.of[name].realistic
+        return 1.0 / self.by_name[name].realistic
 
     def by_relation(self, name: str) -> dict[str, float]:
         """Return the MRR of every relation that has queries, both directions together."""
@@ -127,13 +127,13 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """What ``leaderboard.sh`` wrote: the models of ogbl-biokg's leaderboard on FB15k-237, by one of ``PROTOCOLS``."""
+    """The results of ``leaderboard.sh``: models of ogbl-biokg's leaderboard on FB15k-237, by one of ``PROTOCOLS``."""
 
     protocol: str
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """How the models were trained, and what they and their ensembles are worth."""
+        """The training of the models, and the metrics of the models and their ensembles."""
         return load(f"leaderboard/{self.protocol}")
 
     @cached_property
@@ -143,4 +143,4 @@ class Leaderboard:
 
 
 EVERY = tuple(Evidence(name) for name in DATASETS)
-"""In the paper's order."""
+"""All data sets, in the order of the paper."""

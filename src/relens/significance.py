@@ -1,6 +1,6 @@
-"""Significance: how far chance alone could move a mean over queries.
+"""Significance of a mean over queries: bootstrap intervals and paired sign-flip tests.
 
-The unit of chance is the triple: its two queries share both entities, so they are drawn, or flipped, together.
+The unit of resampling is the triple. Its two queries share both entities, so they are drawn or flipped together.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from relens.seeding import generator
 
 LEVEL = 0.95
 EXACT_UP_TO = 12
-"""All sign patterns are enumerated up to this many triples that differ (4,096 patterns)."""
+"""All sign patterns are enumerated if at most this many triples differ (4,096 patterns)."""
 
 _ROUNDING = 1e-15
-"""Above the rounding error of the few reciprocal ranks a triple adds up, below any difference worth counting."""
+"""Above the rounding error of a sum of a few reciprocal ranks, below any real difference."""
 _RELATIVE_ROUNDING = 1e-12
-"""Above the rounding error of a sum over all triples, as a share of the sum of the absolute values."""
+"""Above the relative rounding error of a sum over all triples."""
 _CHUNK = 2**21
-"""Random numbers held at a time."""
+"""Random numbers in memory at a time."""
 
 Values = npt.NDArray[np.float64]
 TripleIds = npt.NDArray[np.integer[Any]]
@@ -34,16 +34,20 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """Return it for people: ``0.9551–0.9704``; a dash beside a minus sign would be hard to read."""
+        """Return the interval for readers, as ``0.9551–0.9704``, or with ``to`` if the lower end is negative."""
         return f"{self.low:z.4f}{'–' if self.low >= 0 else ' to '}{self.high:z.4f}"
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A comparison with a reference on the same queries.
+    """A comparison of two models or ensembles on the same queries.
 
-    ``difference`` is the mean over queries of ours minus the reference's, with its bootstrap interval; ``p_value``
-    is two-sided; ``exact`` says whether every sign pattern was enumerated or a random sample of them.
+    Attributes:
+        reference: name of the model or ensemble to compare with.
+        difference: mean over the queries of our value minus the value of the reference.
+        interval: bootstrap interval of ``difference``.
+        p_value: two-sided p-value of a sign-flip test.
+        exact: whether all sign patterns were enumerated, instead of a random sample.
     """
 
     reference: str
@@ -56,8 +60,8 @@ class PairedTest:
 def bootstrap_interval(values: Values, triple: TripleIds, *, seed: int = 0, resamples: int = 1000) -> Interval:
     """Return the percentile interval of the mean of ``values`` (Q,), Q ≥ 1, resampled by ``triple`` (Q,).
 
-    A resample draws as many triples as there are, with replacement; its mean is the sum of their values over the
-    number of their queries. Equal seeds draw equal resamples, so intervals of several models are comparable.
+    A resample draws as many triples as there are, with replacement. Its mean is the sum of their values divided by the
+    number of their queries. Equal seeds draw equal resamples, so the intervals of several models are comparable.
     """
     sums, counts = _per_triple(values, triple)
     rng = generator(seed, "bootstrap")
@@ -74,8 +78,8 @@ def paired_test(
 ) -> PairedTest:
     """Compare ``values`` (Q,) with the ``baseline`` (Q,) of the model or method named ``reference``.
 
-    If both are equally good, the sign of a triple's difference is a coin's: the p-value is the share of sign
-    patterns whose absolute sum is no smaller than the one observed.
+    If both are equally good, each sign of a triple's difference is equally likely. The p-value is the share of sign
+    patterns whose absolute sum is at least the observed one.
     """
     differences = values - baseline
     p_value, exact = _sign_flip(_per_triple(differences, triple)[0], seed, resamples)
@@ -92,7 +96,7 @@ def _sign_flip(differences: Values, seed: int, resamples: int) -> tuple[float, b
     """Return the two-sided p-value of the sum of ``differences`` (T,), and whether it is exact."""
     differences = differences[np.abs(differences) > _ROUNDING]
     n = len(differences)
-    # Patterns that tie with the observed sum must count; rounding may not decide that they do not.
+    # Patterns that tie with the observed sum must count in spite of rounding.
     threshold = abs(differences.sum()) - _RELATIVE_ROUNDING * np.abs(differences).sum()
     if n <= EXACT_UP_TO:
         patterns = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
@@ -102,12 +106,12 @@ def _sign_flip(differences: Values, seed: int, resamples: int) -> tuple[float, b
         int(np.count_nonzero(_absolute_sums(_coins(rng, rows, n), differences) >= threshold))
         for rows in _chunks(resamples, n)
     )
-    # The observed pattern is one of those possible: counting it keeps the test valid (and p above 0).
+    # Counting the observed pattern as well keeps the test valid and p above 0.
     return (1 + extreme) / (1 + resamples), False
 
 
 def _absolute_sums(patterns: npt.NDArray[Any], differences: Values) -> Values:
-    """Return |Σ ±differences|, (P,), for 0/1 ``patterns`` (P, T), where 0 flips the sign of a difference."""
+    """Return |Σ ±differences|, (P,), for ``patterns`` (P, T) of 0 and 1; 0 flips the sign of a difference."""
     kept: Values = patterns.astype(np.float64) @ differences
     sums: Values = np.abs(2 * kept - differences.sum())
     return sums
@@ -120,14 +124,14 @@ def _coins(rng: np.random.Generator, rows: int, n: int) -> npt.NDArray[np.uint8]
 
 
 def _per_triple(values: Values, triple: TripleIds) -> tuple[Values, npt.NDArray[np.int64]]:
-    """Return the sum of ``values`` and the number of queries of every triple that has any, both (T,)."""
+    """Return the sum of ``values`` and the number of queries of every triple, both (T,)."""
     _, index, counts = np.unique(triple, return_inverse=True, return_counts=True)
     sums: Values = np.bincount(index, weights=values).astype(np.float64)
     return sums, counts.astype(np.int64)
 
 
 def _chunks(total: int, width: int) -> Iterator[int]:
-    """Split ``total`` rows of ``width`` numbers into row counts that fit the memory set aside for them."""
+    """Yield row counts that add up to ``total``, each for at most ``_CHUNK`` numbers in rows of ``width``."""
     rows = max(1, _CHUNK // width)
     for begin in range(0, total, rows):
         yield min(rows, total - begin)

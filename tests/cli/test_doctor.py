@@ -92,21 +92,21 @@ def test_a_good_machine_has_no_warnings():
     ("changes", "message"),
     [
         ({"devices": {"cuda": [{}], "triton": None}}, "Triton is missing, so models on CUDA run without fused kernels"),
-        ({"devices": {"cuda": [{"problem": "busy"}]}}, "cuda:0 does not answer (busy): use --device cpu"),
+        ({"devices": {"cuda": [{"problem": "busy"}]}}, "cuda:0 does not respond (busy): use --device cpu"),
         ({"devices": {"nvidia_driver": True}}, "there is an NVIDIA driver, but torch sees no device"),
         ({"devices": {"nvidia_driver": True, "torch_cuda": None}}, "but torch was built without CUDA"),
         ({"threads": {"numba": 8}}, "numba uses 8 threads on 2 usable cores"),
         ({"threads": {"torch": 8}}, "set OMP_NUM_THREADS=2"),
         ({"threads": {"MKL_NUM_THREADS": "16"}}, "set MKL_NUM_THREADS=2"),
         ({"threads": {"numba_jit": False}}, "unset NUMBA_DISABLE_JIT"),
-        ({"memory": {"available": 10**8}}, "100 MB of memory are left: pack with --memory 256M"),
+        ({"memory": {"available": 10**8}}, "100 MB of memory is left: pack with --memory 256M"),
         ({"folders": {"RELENS_DATA": folder(exists=False)}}, "RELENS_DATA is /somewhere, which is not a folder"),
         ({"folders": {"cache": folder(writable=False)}}, "/somewhere is not writable: set RELENS_HOME to a folder"),
         ({"folders": {"NUMBA_CACHE_DIR": folder(writable=False)}}, "not writable: set NUMBA_CACHE_DIR to one that is"),
-        ({"folders": {"cache": folder(free=10**6)}}, "1 MB are free where /somewhere is"),
+        ({"folders": {"cache": folder(free=10**6)}}, "1 MB of disk space is left at /somewhere"),
     ],
 )
-def test_known_troubles_are_warned_of(changes, message):
+def test_known_problems_cause_a_warning(changes, message):
     (warning,) = warnings_of(**changes)
     assert message in warning
 
@@ -145,7 +145,7 @@ def test_cuda_devices_are_listed_with_their_memory(monkeypatch):
     assert devices["cuda"][1] == {"problem": "CUDA error: busy"}
     words = doctor._device_words(devices)
     assert words["cuda:0"] == "Device X, capability 9.0, 3.0 GB of 4.0 GB free"
-    assert words["cuda:1"] == "does not answer"
+    assert words["cuda:1"] == "does not respond"
 
 
 def test_memory_of_other_systems_is_unknown(monkeypatch, tmp_path):

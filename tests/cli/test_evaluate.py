@@ -1,4 +1,4 @@
-"""``relens evaluate``: honest numbers of weights or of one model."""
+"""``relens evaluate``: metrics of weights or of one model."""
 
 import csv
 import json

@@ -19,7 +19,7 @@ def test_labels_that_differ_in_the_middle_stay_distinct(limit):
     assert len(set(shortened(labels, limit))) == 12
 
 
-def test_the_style_is_left_at_the_door():
+def test_the_style_ends_with_the_context():
     before = dict(mpl.rcParams)
     with figure_style():
         assert mpl.rcParams["text.parse_math"] is False

@@ -159,10 +159,10 @@ def test_the_page_needs_nothing_but_itself(reported):
     assert all((path.parent / link).is_file() for link in links)
 
 
-def test_what_a_run_of_imported_ranks_lacks_is_said(reported):
+def test_the_page_says_what_a_run_of_imported_ranks_lacks(reported):
     _, _, page = reported
     assert "The run holds ranks but no trained models, so there are no training curves." in page.text
-    assert "The data set 'simulated' is not at hand, so its statistics are left out." in page.text
+    assert "The data set 'simulated' could not be loaded, so its statistics are left out." in page.text
     assert "How training ended" not in page.tables
 
 
@@ -333,7 +333,7 @@ def test_settings_say_what_a_method_has_and_what_was_chosen(reported):
         (0.97, 0.96, "regularise=none) would be 0.9700 were all ties won, 0.9600 were all lost"),
     ],
 )  # fmt: skip
-def test_what_ties_could_change_is_said(tmp_path, won, lost, said):
+def test_the_page_says_what_ties_could_change(tmp_path, won, lost, said):
     def edit(value):
         value["evaluations"][-1]["overall"] |= {"mrr_optimistic": won, "mrr_pessimistic": lost}
 
@@ -460,7 +460,7 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     assert sum(int(row[2]) for row in rows) == len(dataset.train)
     classes = page.tables["Test MRR by cardinality class"]
     assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
-    assert "is not at hand" not in page.text
+    assert "could not be loaded" not in page.text
 
 
 def test_the_graph_is_not_looked_for_in_what_a_killed_relens_left(tmp_path):
@@ -478,7 +478,7 @@ def test_another_graph_of_that_name_is_not_described(tmp_path):
         file.write("e1\trelation 0\te2\n")
     (tmp_path / "toy" / "train.txt.gz").unlink()
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert "The data set 'simulated' is not at hand" in page.text
+    assert "The data set 'simulated' could not be loaded" in page.text
     assert "Relations of the graph" not in page.tables
 
 

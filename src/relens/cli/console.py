@@ -1,4 +1,4 @@
-"""Terminal: results on stdout, messages and progress on stderr."""
+"""Output to the terminal: results on stdout, messages and progress on stderr."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ SHOW_AFTER_S = 0.5
 
 
 def complain(message: str) -> None:
-    """Print an error for people on stderr."""
+    """Print an error message on stderr."""
     click.echo(f"relens: error: {message}", err=True)
 
 
 def note(message: str) -> None:
-    """Print a remark for people on stderr."""
+    """Print a message on stderr."""
     click.echo(f"relens: {message}", err=True)
 
 
@@ -39,11 +39,11 @@ def emit_json(value: Any) -> None:
 
 
 class TerminalProgress:
-    """Bars with the time left on a terminal; a plain line now and then where stderr is a file."""
+    """Progress bars on a terminal; a line every ten seconds if stderr is a file."""
 
     @contextmanager
     def task(self, description: str, total: float) -> Iterator[Advance]:
-        """Show a task once it has lasted half a second."""
+        """Show a task after it has run for half a second."""
         console = Console(stderr=True)
         if sys.stderr.isatty() and console.is_interactive:
             with self._bar(console, description, total) as advance:
@@ -52,7 +52,7 @@ class TerminalProgress:
             yield _plain_lines(description, total)
 
     def note(self, message: str) -> None:
-        """Print a remark on stderr."""
+        """Print a message on stderr."""
         note(message)
 
     @contextmanager
@@ -67,7 +67,7 @@ class TerminalProgress:
         )
         bars = RichProgress(*columns, console=console, transient=True)
         task = bars.add_task(description, total=total)
-        # A timer, not the first advance: compiling a kernel may take many seconds before it.
+        # A timer shows the bar before the first advance, because compiling a kernel may take many seconds.
         timer = threading.Timer(SHOW_AFTER_S, bars.start)
         timer.daemon = True
         timer.start()

@@ -1,4 +1,4 @@
-"""``relens doctor``: what is installed, what it runs on, and what is known to give trouble."""
+"""``relens doctor``: versions, devices, threads, memory, folders, and warnings about known problems."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
     "pykeen": ("pykeen",),
 }
-"""What each user-facing extra brings."""
+"""The packages of each extra."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 SCARCE_BYTES = 2**30
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -39,7 +39,7 @@ Facts = dict[str, Any]
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Show versions, devices, threads, memory and caches, and warn of known troubles."""
+    """Show versions, devices, threads, memory and caches, and warn about known problems."""
     facts = examine()
     if as_json:
         emit_json(facts)
@@ -48,7 +48,7 @@ def doctor(as_json: bool) -> None:
 
 
 def examine() -> Facts:
-    """Return everything there is to say, as plain JSON values."""
+    """Return all facts and the warnings that follow from them, as plain JSON values."""
     facts: Facts = {
         "versions": _versions(),
         "extras": {extra: _extra(extra, packages) for extra, packages in EXTRAS.items()},
@@ -80,7 +80,7 @@ def _extra(extra: str, packages: tuple[str, ...]) -> Facts:
 
 
 def _devices() -> Facts:
-    """Describe what models can run on; without torch nothing is known of GPUs."""
+    """Describe the devices for models; without torch, no GPU is listed."""
     triton = _version("triton") if find_spec("triton") else None
     driver = NVIDIA_DRIVER.is_file()
     if find_spec("torch") is None:
@@ -102,13 +102,13 @@ def _cuda_device(number: int) -> Facts:
         free, total = torch.cuda.mem_get_info(number)
         capability = ".".join(map(str, torch.cuda.get_device_capability(number)))
         name = torch.cuda.get_device_name(number)
-    except RuntimeError as error:  # a device that is listed and does not answer
+    except RuntimeError as error:  # the device is listed but does not respond
         return {"problem": str(error).partition("\n")[0]}
     return {"name": name, "capability": capability, "free": free, "total": total}
 
 
 def _threads() -> Facts:
-    """Count cores, those this process may use, and the threads that libraries would start."""
+    """Count the cores, the cores that this process may use, and the threads that libraries would start."""
     import joblib
     import numba
 
@@ -129,7 +129,7 @@ def _threads() -> Facts:
 
 
 def _memory() -> Facts:
-    """Return the machine's memory, what is free of it and this process's limit, in bytes; None where unknown."""
+    """Return the total and the available memory and the limit of this process, in bytes; None if unknown."""
     if not MEMORY_FACTS.is_file():
         return {"total": None, "available": None, "limit": None}
     lines = (line.split() for line in MEMORY_FACTS.read_text().splitlines())
@@ -143,7 +143,7 @@ def _memory() -> Facts:
 
 
 def _folders() -> dict[str, Path | None]:
-    """Return where data sets and compiled code are kept; None where a place is not set."""
+    """Return the folders of data sets and of compiled code; None if a variable is not set."""
     data, kernels = os.environ.get("RELENS_DATA"), os.environ.get("NUMBA_CACHE_DIR")
     return {
         "RELENS_DATA": Path(data) if data else None,
@@ -153,7 +153,7 @@ def _folders() -> dict[str, Path | None]:
 
 
 def _folder(path: Path | None) -> Facts:
-    """Describe a folder and what is in it; one that does not exist yet is writable if it could be made."""
+    """Describe a folder and its content; a folder that does not exist is writable if it could be created."""
     if path is None:
         return {"path": None}
     standing = next(parent for parent in (path, *path.parents) if parent.exists())
@@ -174,10 +174,11 @@ def _check_devices(facts: Facts) -> list[str]:
     has_torch = facts["extras"]["train"]["packages"]["torch"] is not None
     if devices["cuda"] and devices["triton"] is None:
         warnings.append(
-            "Triton is missing, so models on CUDA run without fused kernels, slower and larger: pip install triton"
+            "Triton is missing, so models on CUDA run without fused kernels, slower and with more memory: "
+            "pip install triton"
         )
     warnings += [
-        f"cuda:{number} does not answer ({device['problem']}): use --device cpu, or restart its driver"
+        f"cuda:{number} does not respond ({device['problem']}): use --device cpu, or restart its driver"
         for number, device in enumerate(devices["cuda"])
         if "problem" in device
     ]
@@ -196,8 +197,8 @@ def _check_threads(facts: Facts) -> list[str]:
         count = str(threads[name])
         if count.isdecimal() and int(count) > usable:
             warnings.append(
-                f"{name} uses {count} threads on {usable} usable cores, and threads that wait for each other are very "
-                f"slow: set {name if name in THREAD_VARIABLES else 'OMP_NUM_THREADS'}={usable}"
+                f"{name} uses {count} threads on {usable} usable cores, which is very slow: "
+                f"set {name if name in THREAD_VARIABLES else 'OMP_NUM_THREADS'}={usable}"
             )
     if not threads["numba_jit"]:
         warnings.append(
@@ -210,7 +211,7 @@ def _check_memory(facts: Facts) -> list[str]:
     available = facts["memory"]["available"]
     if available is None or available >= SCARCE_BYTES:
         return []
-    return [f"{_size(available)} of memory are left: pack with --memory 256M, or end other programs"]
+    return [f"{_size(available)} of memory is left: pack with --memory 256M, or end other programs"]
 
 
 def _check_folders(facts: Facts) -> list[str]:
@@ -227,7 +228,7 @@ def _check_folders(facts: Facts) -> list[str]:
             remedy = "set RELENS_HOME to a folder that is" if name == "cache" else f"set {name} to one that is"
             warnings.append(f"{folder['path']} is not writable: {remedy}")
         elif folder["free"] < SCARCE_BYTES:
-            warnings.append(f"{_size(folder['free'])} are free where {folder['path']} is: data sets may not fit")
+            warnings.append(f"{_size(folder['free'])} of disk space is left at {folder['path']}: data sets may not fit")
     return warnings
 
 
@@ -235,7 +236,7 @@ CHECKS: tuple[Callable[[Facts], list[str]], ...] = (_check_devices, _check_threa
 
 
 def _text(facts: Facts) -> str:
-    """Return the facts for people."""
+    """Return the facts as text."""
     sections = {
         "versions": facts["versions"],
         "extras": {name: _extra_words(extra) for name, extra in facts["extras"].items()},
@@ -265,7 +266,7 @@ def _device_words(devices: Facts) -> dict[str, str]:
     words = {"cpu": platform.processor() or platform.machine()}
     for number, device in enumerate(devices["cuda"]):
         if "problem" in device:
-            words[f"cuda:{number}"] = "does not answer"
+            words[f"cuda:{number}"] = "does not respond"
         else:
             memory = f"{_size(device['free'])} of {_size(device['total'])} free"
             words[f"cuda:{number}"] = f"{device['name']}, capability {device['capability']}, {memory}"
@@ -288,14 +289,16 @@ def _folder_words(folder: Facts) -> str:
     if folder["path"] is None:
         return "not set"
     if not folder["exists"]:
-        return f"{folder['path']} (not there)" if not folder["writable"] else f"{folder['path']} (not there yet)"
+        return (
+            f"{folder['path']} (does not exist)" if not folder["writable"] else f"{folder['path']} (does not exist yet)"
+        )
     holds = ", ".join(folder["holds"]) or "no folders"
     rights = "" if folder["writable"] else ", read-only"
     return f"{folder['path']}: {_size(folder['bytes'])} in {holds}{rights}; {_size(folder['free'])} free"
 
 
 def _size(n_bytes: float) -> str:
-    """Write a number of bytes for people."""
+    """Return a number of bytes with a unit."""
     for unit in ("B", "KB", "MB"):
         if n_bytes < 1000:
             return f"{n_bytes:.0f} {unit}"

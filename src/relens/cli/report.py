@@ -1,4 +1,4 @@
-"""``relens report``: one HTML file that shows what a run found, and its figures."""
+"""``relens report``: the results of a run as one HTML file, and its figures."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from relens.cli.options import hold, json_option, run_argument
 @run_argument
 @click.option(
     "-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
-    help="Where to write; an earlier report there is replaced.  [default: RUN/report]",
+    help="Folder to write to; an earlier report there is replaced.  [default: RUN/report]",
 )  # fmt: skip
 @click.option(
     "--curves", is_flag=True,
@@ -23,9 +23,9 @@ from relens.cli.options import hold, json_option, run_argument
 def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> None:
     """Write the report of RUN: index.html, which needs no other file and no network, and figures as PNG and SVG.
 
-    It compares all methods with intervals, shows the weights and the models' MRR relation by relation, training
-    curves, and statistics of the graph. What the run lacks is left out. A run that was not compared yet is compared
-    first, and the result kept in it.
+    The report compares all methods with intervals. It shows the weights and the MRR of the models per relation, the
+    training curves, and statistics of the graph, and explains its words in a glossary. Parts that the run has no data
+    for are left out. If the run was not compared yet, it is compared first, and the comparison is kept in the run.
     """
     from relens.reports import write_report
 

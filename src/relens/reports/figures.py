@@ -1,4 +1,4 @@
-"""The figures of a report. Each function draws one and returns what the page shows, or None where there is nothing."""
+"""The figures of a report. Each ``draw_…`` function draws one figure and returns it for the page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST = 40
-"""Relations that a figure shows; the table has all."""
+"""Number of relations in a figure; the table has all."""
 ROW = 0.235
 """Inches per row of labels."""
 _TALL_ROW = 0.4
-"""Inches per row whose label stands above it."""
+"""Inches per row whose label is above it."""
 _NUMBERS_UP_TO = 7
-"""Models beside each other whose cells have room for a number."""
+"""Number of models up to which a cell has room for its weight."""
 EQUAL, UNSEEN = "equal weights: nothing to choose", "equal weights: no validation queries"
-"""What stands in place of equal weights, which are no judgement of the models."""
+"""Labels in place of equal weights, which do not say that the models are equally good."""
 
 
 def draw_comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: str, folder: Path) -> Drawing:
-    """Draw the MRR of every model and method with its interval, the best single model as a line."""
+    """Draw the MRR of every model and method with its interval, and the best single model as a line."""
     alt = "; ".join(f"{e.name} {e.overall.mrr:.4f}" for e in evaluations)
     return keep(
         lambda sheet: _comparison(evaluations, best_single, ensemble, sheet),
@@ -61,7 +61,7 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
     figure = Figure(figsize=(sheet.width, 0.7 + _row(sheet, 1.1 * ROW) * n), layout="constrained")
     axes = figure.subplots()
     reference = next(e.overall.mrr for e in evaluations if e.name == best_single)
-    if sheet.narrow:  # the line leaves out the labels, which stand between the rows
+    if sheet.narrow:  # the line is interrupted by the labels, which are between the rows
         axes.vlines([reference] * n, np.arange(n) - 0.22, np.arange(n) + 0.22, color=FAINT, linewidth=0.9, zorder=1)
     else:
         axes.axvline(reference, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
@@ -84,7 +84,7 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
 def draw_weights(
     dsc: tuple[str, EnsembleWeights], simple: EnsembleWeights | None, rows: Sequence[RelationRow], folder: Path
 ) -> Drawing:
-    """Draw the weights as heat maps over relations and models, one for each direction; above them those of simple."""
+    """Draw a heat map of weights over relations and models for each direction, below the weights of ``simple``."""
     name, weights = dsc
     models, relations = weights.models, list(dict.fromkeys(row.relation for row in rows))[:LARGEST]
     equal = sum(row.equal for row in rows if row.relation in relations)
@@ -131,7 +131,7 @@ def _weights(
 
 
 def _models_above(axes: "Axes", models: Sequence[str], sheet: Sheet) -> None:
-    """Name the columns of a heat map, above it, aslant where the names do not fit beside each other."""
+    """Write the models' names above the columns of a heat map, rotated if they do not fit side by side."""
     axes.set_xticks(range(len(models)), shortened(models, 14))
     axes.tick_params(axis="x", top=False, bottom=False, labeltop=True, labelbottom=False, pad=1)
     if max(map(len, models)) * len(models) > (22 if sheet.narrow else 28):
@@ -141,7 +141,7 @@ def _models_above(axes: "Axes", models: Sequence[str], sheet: Sheet) -> None:
 
 
 def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, tall: float, equal: str = EQUAL) -> None:
-    """Draw a row of cells, the darker the larger, with their numbers where there is room; equal ones as one cell."""
+    """Draw a row of cells, darker for larger weights, with numbers if there is room; equal weights become one cell."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
@@ -152,17 +152,17 @@ def _cells(axes: "Axes", weights: npt.NDArray[np.float64], y: float, tall: float
         label.set_in_layout(False)
         return
     for x, weight in enumerate(weights.tolist()):
-        # Opacity, not a colour scale: the same on a light and on a dark page.
+        # Opacity instead of a colour scale works on a light and on a dark page.
         colour = to_rgba(ACCENT, 0.04 + 0.6 * weight)
         axes.add_patch(Rectangle((x - 0.48, y - tall / 2), 0.96, tall, facecolor=colour, linewidth=0))
         if len(weights) <= _NUMBERS_UP_TO:
             text = f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else "·"
             label = axes.text(x, y + 0.02, text, ha="center", va="center", fontsize=7.5)
-            label.set_in_layout(False)  # it is inside its cell, and measuring hundreds of them takes seconds
+            label.set_in_layout(False)  # it fits into its cell, and measuring hundreds of labels takes seconds
 
 
 def draw_relations(spread: Mapping[str, Any], ours: Mapping[str, float], folder: Path) -> Drawing:
-    """Draw the MRR of every model, and of the ensemble (``ours``, by relation), on the largest relations."""
+    """Draw the MRR of every model and of the ensemble (``ours``, by relation) on the largest relations."""
     models = spread["models"]
     largest = dict(sorted(spread["relations"].items(), key=lambda item: -item[1]["queries"])[:LARGEST])
     alt = f"Test MRR of {', '.join(models)} and the ensemble on each of the {len(largest)} largest relations."
@@ -193,13 +193,13 @@ def _relations(
     _rows(axes, range(len(relations)), [f"{label} · {entry['queries']:,}" for label, entry in labels], sheet)
     axes.set_xlim(-0.02, 1.02)
     between = "\n" if sheet.narrow else " "
-    axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries stands behind each relation")
+    axes.set_xlabel(f"test MRR, both directions; the number of{between}test queries follows each relation")
     legend_above(figure, axes, sheet)
     return figure
 
 
 def draw_training(trainings: Mapping[str, Training], folder: Path) -> Drawing | None:
-    """Draw loss and validation MRR against seconds."""
+    """Draw loss and validation MRR against seconds; return None if no model recorded either."""
     if not any(r.get(key) is not None for t in trainings.values() for r in t.records for key in ("loss", "mrr")):
         return None
     alt = f"Loss and validation MRR of {', '.join(trainings)} while they were trained."
@@ -232,12 +232,12 @@ def _training(trainings: Mapping[str, Training], sheet: Sheet) -> "Figure":
 
 
 def _row(sheet: Sheet, wide: float) -> float:
-    """Return the inches that a row takes; ``wide`` where its label stands beside it."""
+    """Return the height of a row in inches; ``wide`` is the height of a row whose label is beside it."""
     return _TALL_ROW if sheet.narrow else wide
 
 
 def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet) -> None:
-    """Name the rows of a figure, beside them or, on a narrow sheet, above them."""
+    """Write the labels of the rows, beside them or, on a narrow sheet, above them."""
     axes.grid(visible=False, axis="y")
     if not sheet.narrow:
         axes.set_yticks(ys, labels)

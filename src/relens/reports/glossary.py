@@ -11,7 +11,7 @@ METHODS = {
     "mrr-mean": "baseline: weights in proportion to the validation MRR of the models",
     "stacking": "baseline: weights of a logistic regression that separates answers from other candidates",
     "best-single": "baseline: all weight on the model with the best validation MRR",
-    "greedy": "baseline: models are added one by one, each time, with repetition, the one that raises the validation MRR most",
+    "greedy": "baseline: each step adds the model, new or again, that raises the validation MRR most",
     "simple": "one weight vector for all relations, searched on the validation split",
     "basic": "weights per relation, searched for all relations at once",
     "dsc": "weights per relation and direction, each searched on its own: divide, search, combine",

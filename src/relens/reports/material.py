@@ -1,4 +1,4 @@
-"""What a report is made of: everything a run holds, gathered once; what it lacks is said in words."""
+"""The data of a report: everything that a run holds, and sentences on what it lacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from relens.training.log import LOG, read_log
 
 @dataclass(frozen=True)
 class Training:
-    """How a model of the run was trained: the records of its log, and its settings (empty where training goes on)."""
+    """The training of a model: the records of its log, its settings and its result; both are empty until it ends."""
 
     records: list[dict[str, Any]]
     settings: dict[str, Any]
@@ -30,15 +30,15 @@ class Training:
 
 @dataclass(frozen=True)
 class Material:
-    """What a report shows.
+    """The data of a report.
 
     Attributes:
         run: the run.
-        comparison: all methods and single models, judged on the test split.
-        valid, test: packed ranks of the models compared.
-        dataset: the graph; None where it is not at hand.
-        trainings: by model; empty for imported ranks.
-        missing: what the run lacks, a sentence each.
+        comparison: all methods and single models, evaluated on the test split.
+        valid, test: packed ranks of the models that were compared.
+        dataset: the graph; None if it cannot be loaded.
+        trainings: trainings by model; empty for imported ranks.
+        missing: sentences that say what the run lacks.
     """
 
     run: Run
@@ -51,7 +51,7 @@ class Material:
 
     @property
     def ensemble(self) -> str:
-        """The ensemble the report is about: ``dsc`` as relens fits it, or the last method compared."""
+        """The ensemble of the report: ``dsc`` with default settings, another ``dsc``, or the last method compared."""
         methods = list(self.comparison.weights)
         return "dsc" if "dsc" in methods else next((n for n in reversed(methods) if _is(self, n, "dsc")), methods[-1])
 
@@ -60,9 +60,9 @@ class Material:
         return next(evaluation for evaluation in self.comparison.evaluations if evaluation.name == name)
 
     def weights_of(self, method: str) -> tuple[str, EnsembleWeights] | None:
-        """Return name and weights of the ensemble if it is of that method, else of the one most like it that is.
+        """Return the name and the weights of a row of that method; None if there is none.
 
-        Weights that are applied to what the ensemble's are applied to come first, and of those, the last compared.
+        Prefer the ensemble itself, then rows with the same input as the ensemble, then the row that was compared last.
         """
         weights = self.comparison.weights
         names = [name for name in weights if _is(self, name, method)]
@@ -74,7 +74,7 @@ class Material:
 
 
 def gather(run: Run, *, progress: Progress = SILENT) -> Material:
-    """Collect what a run holds; one whose ranks were never compared is compared, and the comparison kept in it."""
+    """Gather the data of a run; if its ranks were not compared yet, compare them and keep the comparison in the run."""
     valid, test = run.ranks("valid"), run.ranks("test")
     comparison = _kept_comparison(run, valid, test)
     if comparison is None:
@@ -97,14 +97,14 @@ def _is(material: Material, name: str, method: str) -> bool:
 
 
 def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:
-    """Return the comparison kept in the run; None where there is none to read, or where it is of other ranks."""
+    """Return the comparison kept in the run; None if it is missing, unreadable, or of other ranks."""
     path = run.path / COMPARISON
     if not path.is_file():
         return None
     try:
         comparison = Comparison.from_json(read_json(path, "comparison"))
     except (InputError, KeyError, TypeError, AttributeError):
-        return None  # of another version, or damaged: it follows from the ranks
+        return None  # written by another version, or damaged: compare again
     models = comparison.spread["models"]
     same_data = all(evaluation.provenance == test.provenance for evaluation in comparison.evaluations)
     if not (comparison.weights and same_data and set(models) <= set(valid.models) & set(test.models)):
@@ -114,7 +114,7 @@ def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Compari
 
 
 def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
-    """Return the ranks of some models in that order; ``packed`` itself where it has no others."""
+    """Return the ranks of these models in this order; ``packed`` itself if it has exactly these."""
     return packed if packed.models == tuple(models) else packed.select_models(models)
 
 
@@ -126,7 +126,7 @@ def _training(run: Run, name: str) -> Training:
 
 
 def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
-    """Return the graph the ranks were made on if it is at hand, else a sentence that says what was tried."""
+    """Return the graph of the ranks if it can be loaded offline, or None and a sentence that says so."""
     for source in _sources(run):
         try:
             dataset = load_dataset(source, offline=True)
@@ -134,11 +134,11 @@ def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
             continue
         if dataset.fingerprint == test.provenance.fingerprint:
             return dataset, ""
-    return None, f"The data set {run.dataset!r} is not at hand, so its statistics are left out."
+    return None, f"The data set {run.dataset!r} could not be loaded, so its statistics are left out."
 
 
 def _sources(run: Run) -> list[str]:
-    """Return what the data set may be asked for as: what the models were trained on, then its name."""
+    """Return the names and paths to try for the data set: those that the models were trained on, then its name."""
     records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names()]
     sources = [str(read_json(path, "trained model").get("source", "")) for path in records if path.is_file()]
     return [source for source in dict.fromkeys([*sources, run.dataset]) if source]

@@ -1,4 +1,4 @@
-"""How figures look: one style, for paper and for the page, which shows them in its own colours, light or dark."""
+"""The style of figures. Files have the colours below; the page replaces them by its own, light or dark."""
 
 import re
 import warnings
@@ -15,21 +15,20 @@ if TYPE_CHECKING:
 
 INK, FAINT, RULE, ACCENT = "#1c2127", "#68717b", "#d8dde2", "#0072b2"
 _VARIABLES = {INK: "var(--ink)", FAINT: "var(--faint)", RULE: "var(--rule)", ACCENT: "var(--accent)"}
-"""Colours that the page replaces by its own."""
+"""CSS variables of the page for these colours."""
 
 SERIES = (ACCENT, "#e08a00", "#009e73", "#cc6594", "#d55e00", "#4fa8dc")
-"""Told apart by people with any kind of colour vision (after Okabe and Ito); markers differ as well."""
+"""Colours that people with any colour vision can distinguish (after Okabe and Ito); markers differ as well."""
 MARKERS = ("o", "s", "^", "v", "P", "X", "<")
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a figure is drawn on; the page scales it to its column.
+    """The format of a drawing; the page scales it to its column.
 
     Attributes:
         width: inches.
-        narrow: whether there is no room for anything beside anything: labels stand above their rows, panels above
-            each other.
+        narrow: whether labels go above their rows and panels above each other, for lack of room.
     """
 
     width: float
@@ -65,7 +64,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "relens",
     "text.color": INK,
-    # A label is text, whatever it holds: a $ begins no formula.
+    # Labels are plain text: a $ does not begin a formula.
     "text.parse_math": False,
     "xtick.color": RULE,
     "xtick.labelcolor": FAINT,
@@ -82,10 +81,10 @@ class Drawing:
     """A figure as the page shows it.
 
     Attributes:
-        name: of its files.
-        alt: what there is to see, in words.
+        name: stem of its files.
+        alt: description in words.
         svg: an ``<svg>`` element in the page's colours.
-        narrow: the same for a phone.
+        narrow: the same for a narrow screen.
     """
 
     name: str
@@ -96,11 +95,11 @@ class Drawing:
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw inside in relens's style; outside, the process's is as it was."""
+    """Apply the style of relens inside the context, and restore the style of the process afterwards."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # A label in a script the font lacks shows boxes in the PNG; in the SVG it is text, and readers have fonts.
+        # Characters that the font lacks become boxes in the PNG; in the SVG the reader's own fonts show them.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -108,10 +107,10 @@ def figure_style() -> Iterator[None]:
 
 
 def keep(draw: "Callable[[Sheet], Figure]", name: str, alt: str, folder: Path) -> Drawing:
-    """Draw a figure, write it as PNG and SVG below ``folder``, and return it as the page shows it, wide and narrow."""
+    """Draw a figure, write it as PNG and SVG below ``folder``, and return it for the page, wide and narrow."""
     figure = draw(WIDE)
     figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white", metadata={"Software": "relens"})
-    figure.set_layout_engine("none")  # what the first drawing laid out stays
+    figure.set_layout_engine("none")  # keep the layout of the first drawing
     svg = _svg(figure, alt)
     root = svg.index(">", svg.index("<svg")) + 1
     paper = '<rect width="100%" height="100%" fill="#ffffff"/>'
@@ -126,7 +125,7 @@ def _svg(figure: "Figure", alt: str) -> str:
 
 
 def _for_page(svg: str, name: str) -> str:
-    """Return the element alone, in the page's colours, its ids distinct from those of other figures."""
+    """Return the ``<svg>`` element in the page's colours, with ids that no other figure has."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
 
     def rewritten(tag: re.Match[str]) -> str:
@@ -138,12 +137,12 @@ def _for_page(svg: str, name: str) -> str:
             text = text.replace(colour, variable)
         return text
 
-    # Tags alone: what stands between them are labels, which stay as they are.
+    # Rewrite only tags: the text between them is labels.
     return re.sub(r"<[^>]*>", rewritten, svg)
 
 
 def shortened(labels: Sequence[str], limit: int = 34) -> list[str]:
-    """Return labels that fit beside a figure and stay distinct; of a long one the beginning and, longer, the end."""
+    """Shorten long labels to fit beside a figure, keep their beginning and end, and keep all labels distinct."""
     while True:
         head, tail = limit // 3, limit - limit // 3 - 1
         short = [label if len(label) <= limit else f"{label[:head]}…{label[-tail:]}" for label in labels]
@@ -153,7 +152,7 @@ def shortened(labels: Sequence[str], limit: int = 34) -> list[str]:
 
 
 def legend_above(figure: "Figure", axes: "Axes", sheet: Sheet, columns: int = 6) -> None:
-    """Put the legend above the panels: in one line where the labels are short, in ``columns`` otherwise."""
+    """Put the legend above the panels, in one line if the labels are short, otherwise in ``columns`` columns."""
     handles, labels = axes.get_legend_handles_labels()
     one_line = sum(map(len, labels)) + _HANDLE * len(labels) <= _LINE
     wide = len(labels) if one_line else min(columns, len(labels))
