@@ -173,7 +173,7 @@ def _observer(progress: Progress, advance: Advance) -> "TrainingObserver":
     def takes_long(seconds_left: float) -> None:
         progress.note(
             f"warning: about {readable_duration(seconds_left)} left at this pace. `preset=demo`, for CPUs, has smaller "
-            f"models and fewer steps. An interruption keeps a checkpoint after the current step."
+            f"models and fewer steps. An interruption keeps a checkpoint."
         )
 
     return TrainingObserver(record=record, takes_long=takes_long)

@@ -173,7 +173,10 @@ def _check_devices(facts: Facts) -> list[str]:
     devices, warnings = facts["devices"], []
     has_torch = facts["extras"]["train"]["packages"]["torch"] is not None
     if devices["cuda"] and devices["triton"] is None:
-        warnings.append("Triton is missing, so models on CUDA run slower and need more memory: pip install triton")
+        warnings.append(
+            "Triton is missing, so models on CUDA run without fused kernels, slower and with more memory: "
+            "pip install triton"
+        )
     warnings += [
         f"cuda:{number} does not respond ({device['problem']}): use --device cpu, or restart its driver"
         for number, device in enumerate(devices["cuda"])
