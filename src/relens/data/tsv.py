@@ -75,9 +75,10 @@ def _remedy(path: Path, line: str, fields: tuple[str, ...]) -> str:
     n_fields, n_found = len(fields), line.count("\t") + 1
     if n_found > n_fields:
         read = "zcat" if path.suffix == ".gz" else "cat"
+        others = ",".join(map(str, [1, *range(3, n_fields + 2)]))
         return (
             f"Keep the first {n_fields} fields with `{read} {path.name} | cut -f1-{n_fields} > NEW_FILE`, or choose "
-            f"the {n_fields} fields to keep, as in `cut -f1,3,4`."
+            f"the {n_fields} fields to keep, as in `cut -f{others}`."
         )
     if len(line.split()) == n_fields:
         return "The fields may be separated by spaces: replace them with tabs, as in `tr -s ' ' '\\t'`."
