@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from relens.cli.data import data
 from relens.data import catalog
-from relens.data.catalog import CATALOG, Entry
+from relens.data.catalog import CATALOG, CatalogEntry
 from relens.data.checks import suspicions
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.errors import DatasetError
@@ -137,7 +137,7 @@ def test_import_prints_the_folder_and_show_takes_the_name(home: Path, folder: Pa
 def test_get_checks_what_is_here_and_ignores_a_folder_of_that_name(
     home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CATALOG, "toy", Entry("toy", "TOY", TOY.counts, TOY.fingerprint))
+    monkeypatch.setitem(CATALOG, "toy", CatalogEntry("toy", "TOY", TOY.counts, TOY.fingerprint))
     with pytest.raises(DatasetError, match="toy is not on this machine"):
         invoke("get", "toy", "--offline")
     cached = home / "data" / "TOY"
@@ -152,7 +152,7 @@ def test_get_checks_what_is_here_and_ignores_a_folder_of_that_name(
 
 def test_get_fetches_what_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = dict.fromkeys(TOY.splits, ("https://example.org/file.txt",))
-    monkeypatch.setitem(CATALOG, "toy", Entry("toy", "TOY", TOY.counts, TOY.fingerprint, sources))
+    monkeypatch.setitem(CATALOG, "toy", CatalogEntry("toy", "TOY", TOY.counts, TOY.fingerprint, sources))
     monkeypatch.setattr(catalog, "download_splits", lambda sources, folder, progress: write_folder(TOY, folder))
     result = invoke("get", "toy", "--json")
     assert json.loads(result.stdout)["fetched"] is True

@@ -13,14 +13,14 @@ import pytest
 from relens.data import catalog, download
 from relens.data.catalog import (
     CATALOG,
-    Entry,
+    CatalogEntry,
     cache_folder,
-    find,
+    find_entry,
     import_folder,
-    imported,
+    imported_entries,
     load_dataset,
     load_entry,
-    locate,
+    locate_folder,
 )
 from relens.data.checks import describe
 from relens.data.dataset import Dataset, read_folder, write_folder
@@ -98,19 +98,19 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def toy(monkeypatch: pytest.MonkeyPatch) -> CatalogEntry:
     """A catalogued toy that cannot be fetched."""
-    entry = Entry("toy", "TOY", TOY.counts, TOY.fingerprint)
+    entry = CatalogEntry("toy", "TOY", TOY.counts, TOY.fingerprint)
     monkeypatch.setitem(CATALOG, "toy", entry)
     return entry
 
 
 @pytest.fixture
-def remote_toy(site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Entry:
+def remote_toy(site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> CatalogEntry:
     """A catalogued toy with addresses on the local server."""
     files = {"train": ("facts", "train"), "valid": ("valid",), "test": ("test",)}
     sources = {split: tuple(f"{site[1]}/{name}.txt" for name in names) for split, names in files.items()}
-    entry = Entry("toy", "TOY", TOY.counts, TOY.fingerprint, sources)
+    entry = CatalogEntry("toy", "TOY", TOY.counts, TOY.fingerprint, sources)
     monkeypatch.setitem(CATALOG, "toy", entry)
     return entry
 
@@ -118,7 +118,7 @@ def remote_toy(site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Entry
 # Where a data set is found.
 
 
-def test_folder_wins_over_a_name(toy: Entry, tmp_path: Path) -> None:
+def test_folder_wins_over_a_name(toy: CatalogEntry, tmp_path: Path) -> None:
     other = Dataset.from_labels("x", train=TEST)
     put(tmp_path / "toy", other)
     assert load_dataset("toy").fingerprint == other.fingerprint
@@ -128,7 +128,7 @@ def test_folder_wins_over_a_name(toy: Entry, tmp_path: Path) -> None:
 
 
 def test_data_folder_comes_before_the_cache_whatever_the_case(
-    toy: Entry, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: CatalogEntry, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = put(home / "data" / "TOY")
     assert load_dataset("Toy").folder == cached
@@ -146,7 +146,7 @@ def test_cache_lies_in_the_home_folder_unless_told(monkeypatch: pytest.MonkeyPat
     assert cache_folder() == tmp_path / ".cache" / "relens" / "data"
 
 
-def test_data_folder_that_is_not_one_is_refused(toy: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_folder_that_is_not_one_is_refused(toy: CatalogEntry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELENS_DATA", "nowhere")
     with pytest.raises(DatasetError, match="RELENS_DATA is 'nowhere', which is not a folder: set it to the parent"):
         load_dataset("toy")
@@ -160,7 +160,7 @@ def test_unknown_name_gets_the_nearest_one() -> None:
 # What a name promises.
 
 
-def test_content_under_a_known_name_is_checked(toy: Entry, home: Path) -> None:
+def test_content_under_a_known_name_is_checked(toy: CatalogEntry, home: Path) -> None:
     other = Dataset.from_labels("x", train=FACTS, valid=VALID, test=TEST)
     folder = put(home / "data" / "TOY", other)
     message = (
@@ -171,7 +171,7 @@ def test_content_under_a_known_name_is_checked(toy: Entry, home: Path) -> None:
         load_dataset("toy")
 
 
-def test_same_counts_with_other_content_are_refused(toy: Entry, home: Path) -> None:
+def test_same_counts_with_other_content_are_refused(toy: CatalogEntry, home: Path) -> None:
     put(home / "data" / "TOY", Dataset.from_labels("x", train=FACTS + TRAIN, valid=[("c", "likes", "b")], test=TEST))
     with pytest.raises(DatasetError, match="this data is not toy"):
         load_dataset("toy")
@@ -191,7 +191,7 @@ def test_catalogue_is_coherent() -> None:
 # Fetching, from a server on this machine.
 
 
-def test_missing_data_set_is_fetched_once(remote_toy: Entry, site: tuple[Path, str], home: Path) -> None:
+def test_missing_data_set_is_fetched_once(remote_toy: CatalogEntry, site: tuple[Path, str], home: Path) -> None:
     dataset = load_dataset("toy")
     assert dataset.fingerprint == TOY.fingerprint
     assert dataset.folder == home / "data" / "TOY"
@@ -202,7 +202,7 @@ def test_missing_data_set_is_fetched_once(remote_toy: Entry, site: tuple[Path, s
 
 
 def test_other_content_at_the_address_leaves_nothing_behind(
-    remote_toy: Entry, site: tuple[Path, str], home: Path
+    remote_toy: CatalogEntry, site: tuple[Path, str], home: Path
 ) -> None:
     (site[0] / "valid.txt").write_text("c\tlikes\tb\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=rf"not toy\. Expected .* read from {site[1]}/facts\.txt {site[1]}/train"):
@@ -210,7 +210,7 @@ def test_other_content_at_the_address_leaves_nothing_behind(
     assert list((home / "data").iterdir()) == []
 
 
-def test_failed_fetch_says_what_to_put_where(remote_toy: Entry, site: tuple[Path, str], home: Path) -> None:
+def test_failed_fetch_says_what_to_put_where(remote_toy: CatalogEntry, site: tuple[Path, str], home: Path) -> None:
     (site[0] / "test.txt").unlink()
     message = (
         rf"cannot fetch {site[1]}/test\.txt: HTTP Error 404.*\. Put train\.txt \({site[1]}/facts\.txt followed by "
@@ -222,7 +222,7 @@ def test_failed_fetch_says_what_to_put_where(remote_toy: Entry, site: tuple[Path
     assert list((home / "data").iterdir()) == []
 
 
-def test_offline_never_fetches(remote_toy: Entry, home: Path) -> None:
+def test_offline_never_fetches(remote_toy: CatalogEntry, home: Path) -> None:
     with pytest.raises(
         DatasetError, match=r"toy is not on this machine and `offline=True` forbids the download\. Put train"
     ):
@@ -230,7 +230,7 @@ def test_offline_never_fetches(remote_toy: Entry, home: Path) -> None:
     assert not home.exists()
 
 
-def test_data_set_without_an_address_is_asked_for_by_hand(toy: Entry, home: Path) -> None:
+def test_data_set_without_an_address_is_asked_for_by_hand(toy: CatalogEntry, home: Path) -> None:
     message = rf"has no known URL\. Put train\.txt, valid\.txt, test\.txt into {home}/data/TOY"
     with pytest.raises(DatasetError, match=message):
         load_dataset("toy")
@@ -311,10 +311,10 @@ def test_imported_folder_is_known_by_its_name(tmp_path: Path, home: Path) -> Non
     (source / "labels.tsv").write_text("a\tAda\n", encoding="utf-8")
     entry = import_folder(source, "Kin-2.0")
     shutil.rmtree(source)
-    assert entry == find("KIN-2.0") == imported()["kin-2.0"]
+    assert entry == find_entry("KIN-2.0") == imported_entries()["kin-2.0"]
     dataset = load_dataset("kin-2.0", offline=True)
     assert dataset.name == "kin-2.0"
-    assert dataset.folder == home / "data" / "kin-2.0" == locate(entry)
+    assert dataset.folder == home / "data" / "kin-2.0" == locate_folder(entry)
     assert dataset.fingerprint == TOY.fingerprint
     assert dataset.names == {"a": "Ada"}
 
@@ -322,7 +322,7 @@ def test_imported_folder_is_known_by_its_name(tmp_path: Path, home: Path) -> Non
 def test_remains_of_an_interrupted_import_are_not_a_data_set(tmp_path: Path, home: Path) -> None:
     import_folder(put(tmp_path / "mine"), "kin")
     shutil.copytree(home / "data" / "kin", home / "data" / ".kin.x1.part")
-    assert list(imported()) == ["kin"]
+    assert list(imported_entries()) == ["kin"]
 
 
 def test_imported_content_is_checked_against_its_record(tmp_path: Path, home: Path) -> None:
@@ -383,7 +383,7 @@ def test_damaged_record_is_named(tmp_path: Path, home: Path, record: dict[str, o
         DatasetError, match=r"imported\.json lacks counts or a fingerprint\. Import .*--name kin --force"
     ):
         load_dataset("kin")
-    assert find("umls").name == "umls"
+    assert find_entry("umls").name == "umls"
 
 
 # The published data sets.
@@ -415,6 +415,6 @@ def test_published_data_set_survives_an_import(monkeypatch: pytest.MonkeyPatch) 
 
 def locate_published(name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RELENS_DATA", str(SHELF))
-    folder = locate(CATALOG[name])
+    folder = locate_folder(CATALOG[name])
     assert folder is not None
     return folder

@@ -147,7 +147,7 @@ def test_names_are_read_when_first_needed_and_travel_with_a_copy(folder: Path, t
 def test_malformed_names_are_refused_by_line(folder: Path) -> None:
     (folder / "labels.tsv").write_text("a\tAda\nb Bob\n", encoding="utf-8")
     dataset = read_folder(folder)
-    with pytest.raises(DatasetError, match=r"labels\.tsv, line 2: found 1 column in .* \(entity, name\)"):
+    with pytest.raises(DatasetError, match=r"labels\.tsv, line 2: found 1 field in .* \(entity, name\)"):
         _ = dataset.names
 
 
@@ -203,10 +203,10 @@ def test_empty_train(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a likes b", r"line 3: found 1 column in 'a likes b', .* may be separated by spaces: .*`tr"),
-        ("a,likes,b", r"line 3: found 1 column in 'a,likes,b', .* may be separated by commas: .*`tr"),
-        ("a\tlikes", r"line 3: found 2 columns in .*, expected 3 fields separated by tabs \(head, relation, tail\)"),
-        ("a\tlikes\tb\t2013", r"line 3: found 4 columns in .* Keep the first 3 .*`cat train\.txt \| cut -f1-3 > NEW"),
+        ("a likes b", r"line 3: found 1 field in 'a likes b', .* may be separated by spaces: .*`tr"),
+        ("a,likes,b", r"line 3: found 1 field in 'a,likes,b', .* may be separated by commas: .*`tr"),
+        ("a\tlikes", r"line 3: found 2 fields in .*, expected 3 fields separated by tabs \(head, relation, tail\)"),
+        ("a\tlikes\tb\t2013", r"line 3: found 4 fields in .* Keep the first 3 .*`cat train\.txt \| cut -f1-3 > NEW"),
         ("a\t\tb", r"line 3: the relation is empty in 'a\\t\\tb', expected 3 fields .* Fill it in"),
         ("a\tlikes\t ", r"line 3: the tail is empty"),
     ],

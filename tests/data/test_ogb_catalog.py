@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
 
 from relens.data import download
-from relens.data.catalog import CATALOG, Entry, import_folder, load_dataset, load_entry, origin
+from relens.data.catalog import CATALOG, CatalogEntry, import_folder, load_dataset, load_entry, origin
 from relens.data.negatives import write_sampled
 from relens.errors import DatasetError, RelensError
 from tests.data.test_catalog import serving
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def small(monkeypatch: pytest.MonkeyPatch) -> CatalogEntry:
     """ogbl-biokg with the counts of the small files."""
     entry = replace(CATALOG["ogbl-biokg"], counts=COUNTS)
     monkeypatch.setitem(CATALOG, "ogbl-biokg", entry)
@@ -55,7 +55,9 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.fixture
-def remote(small: Entry, site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+def remote(
+    small: CatalogEntry, site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> CatalogEntry:
     """The small ogbl-biokg as an archive on the local server."""
     source = write_biokg(tmp_path / "packed")
     with zipfile.ZipFile(site[0] / "biokg.zip", "w", zipfile.ZIP_DEFLATED) as archive:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relens.cli.data import data
-from relens.data.catalog import CATALOG, load_dataset, locate
+from relens.data.catalog import CATALOG, load_dataset, locate_folder
 from relens.data.checks import describe
 from relens.data.dataset import Dataset
 from relens.data.patterns import PATTERN_OF, patterns
@@ -254,7 +254,7 @@ def test_catalogue_generates_it(home: Path) -> None:
     assert dataset.folder is None
     assert dataset.fingerprint == CATALOG["patterns"].fingerprint == patterns(0).fingerprint
     assert dataset.counts == CATALOG["patterns"].counts
-    assert locate(CATALOG["patterns"]) is None
+    assert locate_folder(CATALOG["patterns"]) is None
     assert list(home.iterdir()) == []
     with pytest.raises(DatasetError, match="did you mean 'patterns'"):
         load_dataset("pattern")

@@ -12,7 +12,16 @@ from rich.table import Table
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.data.candidates import Candidates
-from relens.data.catalog import CATALOG, Entry, find, import_folder, imported, load_dataset, load_entry, locate
+from relens.data.catalog import (
+    CATALOG,
+    CatalogEntry,
+    find_entry,
+    import_folder,
+    imported_entries,
+    load_dataset,
+    load_entry,
+    locate_folder,
+)
 from relens.data.checks import describe, suspicions
 from relens.data.negatives import write_sampled
 
@@ -40,7 +49,7 @@ def data() -> None:
 @as_json
 def list_(as_json: bool) -> None:
     """List all named data sets and their locations."""
-    entries = [_entry_row(entry) for entry in (CATALOG | imported()).values()]
+    entries = [_entry_row(entry) for entry in (CATALOG | imported_entries()).values()]
     if as_json:
         emit_json({"datasets": entries})
         return
@@ -96,8 +105,8 @@ def get(name: str, keep_repeats: bool, offline: bool, as_json: bool) -> None:
     NAME is a name from `relens data list`. A data set on this machine is checked, not downloaded again. A generated
     data set has no folder, and nothing is printed.
     """
-    entry = find(name)
-    was_here = entry.generate is not None or locate(entry) is not None
+    entry = find_entry(name)
+    was_here = entry.generate is not None or locate_folder(entry) is not None
     loaded = load_entry(entry, offline=offline, keep_repeats=keep_repeats, progress=TerminalProgress())
     how = "is generated when needed" if entry.generate else "was here already" if was_here else "was downloaded"
     checked = "content is" if entry.fingerprint else "counts are"
@@ -182,9 +191,9 @@ def _candidate_facts(candidates: Mapping[str, Candidates]) -> dict[str, Any]:
     }
 
 
-def _entry_row(entry: Entry) -> dict[str, Any]:
+def _entry_row(entry: CatalogEntry) -> dict[str, Any]:
     """Return facts about a named data set without reading it; ``folder`` is None if it is not on this machine."""
-    folder = locate(entry)
+    folder = locate_folder(entry)
     return {
         "name": entry.name,
         "catalogued": entry.name in CATALOG,

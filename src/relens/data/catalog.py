@@ -23,7 +23,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A named data set.
 
     Attributes:
@@ -63,17 +63,17 @@ _ROTATE = "DeepGraphLearning/KnowledgeGraphEmbedding/617062aaedf53bf4d6b44450a58
 _RED_GNN = "LARS-research/RED-GNN/e064161e8d2b8b3e0ed17d7a746cbcb43b3c327e"
 _VILLMOW = "villmow/datasets_knowledge_embedding/9e392453d6804d1f51c13e5650ae58ed48b638d5"
 
-CATALOG: dict[str, Entry] = {
+CATALOG: dict[str, CatalogEntry] = {
     entry.name: entry
     for entry in (
-        Entry(
+        CatalogEntry(
             "wn18rr",
             "WN18RR",
             _counts(40_943, 11, 86_835, 3_034, 3_134),
             "a2bb63b4b8487174",
             _sources(_ROTATE, "data/wn18rr"),
         ),
-        Entry(
+        CatalogEntry(
             "fb15k-237",
             "FB15k-237",
             _counts(14_541, 237, 272_115, 17_535, 20_466),
@@ -82,14 +82,14 @@ CATALOG: dict[str, Entry] = {
         ),
         # RED-GNN splits the training triples into two files; the paper trains on both. DeepPath's release of the same
         # name has 75,492 entities and is a different data set.
-        Entry(
+        CatalogEntry(
             "nell-995",
             "NELL-995",
             _counts(74_536, 200, 149_678, 543, 2_818),
             "6ff84b8150569bec",
             _sources(_RED_GNN, "transductive/data/nell", train=("facts", "train")),
         ),
-        Entry(
+        CatalogEntry(
             "umls",
             "UMLS",
             _counts(135, 46, 5_216, 652, 661),
@@ -97,21 +97,23 @@ CATALOG: dict[str, Entry] = {
             _sources(_VILLMOW, "other/umls"),
         ),
         # Counts from the paper's table of statistics. OGB's files were not available for a fingerprint.
-        Entry(
+        CatalogEntry(
             "ogbl-biokg",
             "ogbl_biokg",
             _counts(93_773, 51, 4_762_678, 162_886, 162_870),
             "",
             archive=(f"{_OGB}/biokg.zip", "biokg"),
         ),
-        Entry(
+        CatalogEntry(
             "ogbl-wikikg2",
             "ogbl_wikikg2",
             _counts(2_500_604, 535, 16_109_182, 429_456, 598_543),
             "",
             archive=(f"{_OGB}/wikikg-v2.zip", "wikikg-v2"),
         ),
-        Entry("patterns", "patterns", _counts(1_023, 11, 4_289, 1_100, 1_100), "9f9948714836ed04", generate=patterns),
+        CatalogEntry(
+            "patterns", "patterns", _counts(1_023, 11, 4_289, 1_100, 1_100), "9f9948714836ed04", generate=patterns
+        ),
     )
 }
 
@@ -125,7 +127,7 @@ def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: P
     """
     if Path(name_or_path).is_dir():
         return open_folder(Path(name_or_path))
-    return load_entry(find(str(name_or_path)), offline=offline, progress=progress)
+    return load_entry(find_entry(str(name_or_path)), offline=offline, progress=progress)
 
 
 def origin(name_or_path: str) -> str:
@@ -145,7 +147,7 @@ def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = F
 
 
 def load_entry(
-    entry: Entry, *, offline: bool = False, keep_repeats: bool = False, progress: Progress = SILENT
+    entry: CatalogEntry, *, offline: bool = False, keep_repeats: bool = False, progress: Progress = SILENT
 ) -> Dataset:
     """Load a named data set, ignoring any folder of that name in the working directory."""
     if keep_repeats and entry.archive is None:
@@ -154,7 +156,7 @@ def load_entry(
         )
     if entry.generate is not None:
         return _checked(entry.generate(), entry, "its generator")
-    folder = locate(entry)
+    folder = locate_folder(entry)
     if folder is None:
         return _fetch(entry, progress, offline=offline, keep_repeats=keep_repeats)
     if entry.archive is not None and not is_ogb(folder):
@@ -162,11 +164,11 @@ def load_entry(
     return _checked(open_folder(folder, entry.name, keep_repeats=keep_repeats), entry, str(folder))
 
 
-def find(name: str) -> Entry:
+def find_entry(name: str) -> CatalogEntry:
     """Return the entry of a catalogued or imported name, in any case."""
     if name.lower() in CATALOG:
         return CATALOG[name.lower()]
-    entries = CATALOG | imported()
+    entries = CATALOG | imported_entries()
     if name.lower() not in entries:
         raise DatasetError(
             f"no data set {name!r}: it is neither a folder nor the name of a data set (`relens data list` lists the "
@@ -175,7 +177,7 @@ def find(name: str) -> Entry:
     return entries[name.lower()]
 
 
-def locate(entry: Entry) -> Path | None:
+def locate_folder(entry: CatalogEntry) -> Path | None:
     """Return the folder of a data set on this machine, or None. A generated data set has no folder."""
     if entry.generate is not None:
         return None
@@ -186,7 +188,7 @@ def locate(entry: Entry) -> Path | None:
     return None
 
 
-def imported() -> dict[str, Entry]:
+def imported_entries() -> dict[str, CatalogEntry]:
     """Return the entries of all imported data sets, by name."""
     found = {}
     # Hidden folders are left over from interrupted imports.
@@ -194,7 +196,7 @@ def imported() -> dict[str, Entry]:
         content = read_json(record, "the record of an imported data set")
         name = record.parent.name
         try:
-            found[name] = Entry(name, name, dict(content["counts"]), str(content["fingerprint"]))
+            found[name] = CatalogEntry(name, name, dict(content["counts"]), str(content["fingerprint"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{record} lacks counts or a fingerprint. Import the data set again: "
@@ -203,7 +205,7 @@ def imported() -> dict[str, Entry]:
     return found
 
 
-def import_folder(folder: Path, name: str, *, force: bool = False) -> Entry:
+def import_folder(folder: Path, name: str, *, force: bool = False) -> CatalogEntry:
     """Check a user's folder and copy it into the cache, where ``load_dataset`` finds it by name."""
     name = name.lower()
     target = cache_folder() / name
@@ -227,7 +229,7 @@ def import_folder(folder: Path, name: str, *, force: bool = False) -> Entry:
         if dataset.candidates:
             write_candidates(dataset.candidates, dataset.identity, temporary)
         IMPORTED.write(temporary / RECORD, {"counts": dataset.counts, "fingerprint": dataset.fingerprint})
-    return Entry(name, name, dataset.counts, dataset.fingerprint)
+    return CatalogEntry(name, name, dataset.counts, dataset.fingerprint)
 
 
 def cache_folder() -> Path:
@@ -246,7 +248,7 @@ def _shelves() -> list[Path]:
     return [Path(given), cache_folder()] if given else [cache_folder()]
 
 
-def _fetch(entry: Entry, progress: Progress, *, offline: bool, keep_repeats: bool) -> Dataset:
+def _fetch(entry: CatalogEntry, progress: Progress, *, offline: bool, keep_repeats: bool) -> Dataset:
     """Download and check a data set. It appears in the cache only if it is complete and correct."""
     target = cache_folder() / entry.folder
     by_hand = _by_hand(entry, target)
@@ -267,7 +269,7 @@ def _fetch(entry: Entry, progress: Progress, *, offline: bool, keep_repeats: boo
     return open_folder(target, entry.name)
 
 
-def _by_hand(entry: Entry, target: Path) -> str:
+def _by_hand(entry: CatalogEntry, target: Path) -> str:
     """Return instructions for installing a data set by hand."""
     if entry.archive is not None:
         url, top = entry.archive
@@ -280,7 +282,7 @@ def _by_hand(entry: Entry, target: Path) -> str:
     return f"Put {listed} into {target}, or set RELENS_DATA to a folder that holds {entry.folder}."
 
 
-def _checked(dataset: Dataset, entry: Entry, where: str) -> Dataset:
+def _checked(dataset: Dataset, entry: CatalogEntry, where: str) -> Dataset:
     """Return the data set, or raise an error if its content does not match the entry."""
     fingerprint = dataset.fingerprint if entry.fingerprint else ""
     if (dataset.counts, fingerprint) != (entry.counts, entry.fingerprint):

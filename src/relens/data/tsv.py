@@ -62,22 +62,23 @@ def _check_line(path: Path, number: int, line: str, fields: tuple[str, ...]) -> 
     found, where = line.split("\t"), f"{path}, line {number}"
     expected = f"{len(fields)} fields separated by tabs ({', '.join(fields)})"
     if len(found) != len(fields):
-        columns = "1 column" if len(found) == 1 else f"{len(found)} columns"
+        count = "1 field" if len(found) == 1 else f"{len(found)} fields"
         remedy = _remedy(path, line, fields)
-        raise DatasetError(f"{where}: found {columns} in {line!r}, expected {expected}. {remedy}")
+        raise DatasetError(f"{where}: found {count} in {line!r}, expected {expected}. {remedy}")
     for name, field in zip(fields, found, strict=True):
         if not field.strip():
             raise DatasetError(f"{where}: the {name} is empty in {line!r}, expected {expected}. Fill it in.")
 
 
 def _remedy(path: Path, line: str, fields: tuple[str, ...]) -> str:
-    """Say how to correct a line with the wrong number of columns."""
+    """Say how to correct a line with the wrong number of fields."""
     n_fields, n_found = len(fields), line.count("\t") + 1
     if n_found > n_fields:
         read = "zcat" if path.suffix == ".gz" else "cat"
+        others = ",".join(map(str, [1, *range(3, n_fields + 2)]))
         return (
-            f"Keep the first {n_fields} columns with `{read} {path.name} | cut -f1-{n_fields} > NEW_FILE`, or choose "
-            f"the {n_fields} columns to keep, as in `cut -f1,3,4`."
+            f"Keep the first {n_fields} fields with `{read} {path.name} | cut -f1-{n_fields} > NEW_FILE`, or choose "
+            f"the {n_fields} fields to keep, as in `cut -f{others}`."
         )
     if len(line.split()) == n_fields:
         return "The fields may be separated by spaces: replace them with tabs, as in `tr -s ' ' '\\t'`."
