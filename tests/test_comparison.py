@@ -12,12 +12,12 @@ from relens.comparison import DEFAULT_SPECS, Comparison, compare, parse_spec
 from relens.data.queries import Queries
 from relens.ensemble.search import SearchSettings, search
 from relens.errors import InputError, RanksError, install_hint
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
 from relens.records import Provenance
 from tests import simulated
+from tests.random_packs import changed
 
 CANDIDATES = 6
 
@@ -88,7 +88,7 @@ def test_a_wrong_spec_is_found_before_anything_is_fitted(monkeypatch):
 
 
 def other_data(test: PackedRanks) -> PackedRanks:
-    return replace(test, provenance=replace(test.provenance, fingerprint="other"))
+    return changed(test, provenance=replace(test.provenance, fingerprint="other"))
 
 
 def fewer_models(test: PackedRanks) -> PackedRanks:
@@ -100,16 +100,16 @@ def other_order(test: PackedRanks) -> PackedRanks:
 
 
 def other_relations(test: PackedRanks) -> PackedRanks:
-    return replace(test, relations=(*test.relations[1:], "another"))
+    return changed(test, relations=(*test.relations[1:], "another"))
 
 
 def sampled(test: PackedRanks) -> PackedRanks:
-    return replace(test, provenance=replace(test.provenance, candidates="sampled"))
+    return changed(test, provenance=replace(test.provenance, candidates="sampled"))
 
 
 def other_scales(test: PackedRanks) -> PackedRanks:
     assert test.gap_scales is not None
-    return replace(test, gap_scales=2 * test.gap_scales)
+    return changed(test, gap_scales=2 * test.gap_scales)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_weights_are_those_of_a_fit_with_the_same_settings():
 
 def test_test_ranks_never_influence_the_weights():
     valid, test = simulated.packed("valid"), simulated.packed("test")
-    tempting = replace(valid, provenance=test.provenance)  # a test split on which over-fitting would pay
+    tempting = changed(valid, provenance=test.provenance)  # a test split on which over-fitting would pay
     specs = ["greedy", "dsc"]
     one, other = compare(valid, test, specs), compare(valid, tempting, specs)
     for spec in specs:

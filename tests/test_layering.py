@@ -41,6 +41,7 @@ WITH_TORCH = (
     "relens.models",
     "relens.training",
     "relens.packs.export",
+    "relens.ranking.scoring",
     "relens.ranking.validation",
     "relens.pipeline.devices",
     "relens.pipeline.side_by_side",

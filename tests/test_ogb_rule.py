@@ -8,8 +8,7 @@ import pytest
 
 from relens.data.queries import Queries
 from relens.ensemble.objective import answer_ranks
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import assemble
 from relens.ranking.answer_ranks import hits, mrr

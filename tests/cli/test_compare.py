@@ -15,6 +15,7 @@ from relens.errors import install_hint
 from relens.packs.store import save_pack
 from tests import simulated
 from tests.cli.commands import fail, relens_process, succeed
+from tests.random_packs import changed
 
 MODELS = list(simulated.SIMULATION.models)
 SPECS = ("mean", "greedy", "dsc:input=rank,regularise=none")
@@ -158,7 +159,7 @@ def test_missing_splits_and_runs_are_named(run_path, tmp_path):
 
 def test_splits_of_two_data_sets_are_refused(run_path):
     test = simulated.packed("test")
-    other = replace(test, provenance=replace(test.provenance, fingerprint="seed 6"))
+    other = changed(test, provenance=replace(test.provenance, fingerprint="seed 6"))
     save_pack(other, run_path / "ranks" / "test")
     fail(2, "the data sets of valid and test differ (seed 36 and seed 6)", "compare", run_path, "mean")
 
@@ -175,7 +176,7 @@ def test_missing_extras_are_noted_and_the_rest_is_compared(tiny_run, monkeypatch
 def test_notes_of_a_fit_name_the_method_once(tmp_path):
     valid, test = (simulated.packed(split).select_queries(np.arange(2)) for split in ("valid", "test"))
     one = [packed.select_models(["alpha"]) for packed in (valid, test)]
-    none = [replace(packed, contested=packed.contested[:, :0], gaps=packed.gaps[:, :0],
+    none = [changed(packed, contested=packed.contested[:, :0], gaps=packed.gaps[:, :0],
                     offsets=np.zeros_like(packed.offsets)) for packed in one]  # fmt: skip
     run_path = simulated.write_run(tmp_path / "r", *none)
     outcome = succeed("compare", run_path, "stacking", "dsc:input=rank")

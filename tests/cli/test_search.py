@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,14 @@ from relens.cli.cluster import JOURNAL
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
 from relens.records import Provenance
 from tests import simulated
 from tests.cli.commands import Outcome, fail, relens, relens_process, succeed
 from tests.clusters.clusters import start
+from tests.random_packs import changed
 
 QUICK = ("--input", "rank", "--regularise", "none", "--jobs", "1")
 
@@ -297,7 +296,7 @@ def test_a_real_process_searches_and_keeps_stdout_clean(run_path):
 def test_two_runs_that_differ_in_labels_do_not_share_weights(run_path, tmp_path):
     succeed("search", run_path, "--method", "mean")
     valid = simulated.packed("valid")
-    renamed = replace(valid, relations=tuple(f"other {r}" for r in range(4)))
+    renamed = changed(valid, relations=tuple(f"other {r}" for r in range(4)))
     other = simulated.write_run(tmp_path / "other", renamed, renamed)
     (other / "weights").mkdir()
     shutil.copy(run_path / "weights" / "mean.json", other / "weights" / "mean.json")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from relens.data.queries import Queries
 from relens.ensemble.pairs import Pairs
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import MAX_GAP, pack_ranks, pack_scores
 from relens.packs.store import assemble
 from relens.records import Provenance
@@ -128,7 +127,7 @@ def random_case(
 
 def without_gaps(packed: PackedRanks) -> PackedRanks:
     """Return the pack as if only ranks were known."""
-    return replace(packed, gaps=None, gap_scales=None)
+    return packed.without_gaps()
 
 
 def groups_of(case: Case) -> list[npt.NDArray[np.int64]]:

@@ -1,7 +1,6 @@
 """Cross-validation: folds by triple, fits that never see what is held out, a choice that can be repeated."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from relens.ensemble.pairs import Pairs
 from relens.packs.thinning import ContestedViews
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, Recorder, random_case
+from tests.random_packs import changed
 
 
 def group_of(packed):
@@ -65,7 +65,7 @@ def spoiled(packed, held_out):
     answer[:, held_out] = 2 * packed.n_candidates.max()
     contested[:, columns] = contested[::-1][:, columns]
     gaps[:, columns] = np.abs(gaps[::-1][:, columns]) + 1
-    return replace(packed, answer=answer, contested=contested, gaps=gaps)
+    return changed(packed, answer=answer, contested=contested, gaps=gaps)
 
 
 def spy_on_fits(monkeypatch):

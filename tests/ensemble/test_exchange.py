@@ -17,6 +17,7 @@ from relens.ensemble.grid import WEIGHT_LIMIT
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, RanksError, RelensError, WeightsError
 from tests import simulated
+from tests.random_packs import changed
 
 VALID = simulated.packed("valid")
 MODELS = VALID.models
@@ -100,7 +101,7 @@ def test_csv_has_a_line_per_group_with_weights_of_its_own_and_the_fallback_last(
 
 def test_labels_with_commas_quotes_and_line_breaks_survive_a_csv(tmp_path):
     awkward = ('a, "b"', "two\nlines", "ü [tail]", " lead")
-    packed = replace(VALID, relations=awkward)
+    packed = changed(VALID, relations=awkward)
     weights = replace(numbered(Grouping.by_relation(awkward)), relations=awkward)
     (tmp_path / "w.csv").write_text(export_csv(weights), encoding="utf-8", newline="")
     again = import_csv(tmp_path / "w.csv", packed, "relation")

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from relens.ensemble.inputs import (
 from relens.errors import InputError, RanksError
 from relens.packs.packing import MAX_GAP
 from tests.ensemble.cases import random_case, without_gaps
+from tests.random_packs import changed
 
 TABLES = ("rank", "log", "sqrt", "rrf")
 FUNCTIONS = {
@@ -107,7 +107,7 @@ def test_scores_need_gaps():
 
 def test_too_many_models_are_refused_and_just_enough_are_not():
     packed = random_case(0).packed
-    most = replace(packed, models=tuple(f"m{i}" for i in range(MODEL_LIMIT)))
+    most = changed(packed, models=tuple(f"m{i}" for i in range(MODEL_LIMIT)))
     assert check_input("rank", most) == "rank"
     with pytest.raises(RanksError, match="128 models are too many for exact sums: at most 127 are possible"):
-        check_input("rank", replace(packed, models=(*most.models, "one more")))
+        check_input("rank", changed(packed, models=(*most.models, "one more")))

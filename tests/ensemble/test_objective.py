@@ -1,7 +1,5 @@
 """The objective: packed = dense for every input, every weight vector and all three tie rules."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +13,7 @@ from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case, rank_cases
 from tests.oracles import mean_rank, tie_rules
+from tests.random_packs import changed
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=40, deadline=None)
@@ -167,7 +166,7 @@ def test_a_transform_does_not_depend_on_the_longest_query_of_the_pack():
     """The costs of ranks must be those of the whole pack where a search sees the queries of one group alone."""
     case = random_case(4, n_models=4, n_queries=40, n_candidates=25, levels=None)
     counts = np.where(np.arange(40) == 0, 2000, case.packed.n_candidates).astype(np.int32)
-    packed = replace(case.packed, n_candidates=counts)
+    packed = changed(case.packed, n_candidates=counts)
     some = np.arange(1, 40)
     rng = np.random.default_rng(0)
     for name in ("log", "sqrt", "rrf"):

@@ -1,7 +1,5 @@
 """Pairs: every contested candidate, or the best of them and a fair sample of the rest."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +10,7 @@ from relens.packs.thinning import FINE, WIDE, ContestedView, ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
 from tests.ensemble.cases import NAMES, cases, pack, random_case
+from tests.random_packs import changed
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=40, deadline=None)
@@ -135,7 +134,7 @@ def test_no_contested_candidates_and_no_queries():
 
 def test_wide_ranks_are_thinned_like_narrow_ones():
     packed = random_case(5, n_queries=4, n_candidates=30, levels=None).packed
-    wider = replace(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
+    wider = changed(packed, answer=packed.answer.astype(np.uint32), contested=packed.contested.astype(np.uint32))
     narrow, wide = (ContestedView.thinned(p, keep=2, sample=2) for p in (packed, wider))
     assert len(narrow.rows) < packed.n_contested
     assert np.array_equal(narrow.rows, wide.rows)

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from relens.packs.simulation import Simulation
 from relens.packs.thinning import ContestedViews
 from relens.ranking.answer_ranks import mrr
 from tests.ensemble.cases import NAMES, Recorder, groups_of, pack, queries_of, random_case, without_gaps
+from tests.random_packs import changed
 
 WAYS = [
     *((method, "sweep") for method in METHODS if method != "basic"),
@@ -215,7 +215,7 @@ def sparse():
     """Ranks that ask relation 1 for tails only and relation 2 not at all."""
     packed = random_case(6, n_queries=9, n_candidates=10).packed
     queries = queries_of([0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 0, 0, 0, 0, 0], [0] * 9)
-    return replace(packed, queries=queries, relations=("r0", "r1", "r2"))
+    return changed(packed, queries=queries, relations=("r0", "r1", "r2"))
 
 
 @pytest.mark.parametrize("searcher", ["sweep", "random"])
@@ -261,7 +261,7 @@ def test_one_group_per_relation():
 def test_a_users_groups(tmp_path):
     file = tmp_path / "groups.tsv"
     file.write_text("r0\tboth\nr1\tboth\n")
-    packed = replace(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
+    packed = changed(random_case(3, n_queries=12).packed, relations=("r0", "r1", "r2"))
     fitted = search(packed, group=str(file), input="rank", regularise="none")
     assert fitted.grouping.labels == ("both", "r2")
     assert fitted.support.tolist() == [12, 0]
@@ -409,7 +409,7 @@ def test_an_empty_validation_split_is_refused(method):
 @pytest.mark.parametrize("method", ["dsc", "mean"])
 def test_too_many_models_are_refused(method):
     packed = random_case(0).packed
-    many = replace(
+    many = changed(
         packed,
         models=tuple(f"m{i}" for i in range(128)),
         answer=np.tile(packed.answer[:1], (128, 1)),

@@ -14,6 +14,7 @@ from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError
 from relens.records import Provenance
 from tests.ensemble.cases import queries_of, random_case, without_gaps
+from tests.random_packs import changed
 
 RELATIONS = ("likes", "né", "knows")
 
@@ -21,7 +22,7 @@ RELATIONS = ("likes", "né", "knows")
 @pytest.fixture
 def packed():
     """Ranks of three models for three relations, the last one without queries."""
-    return replace(random_case(1, n_queries=12, n_relations=2).packed, relations=RELATIONS)
+    return changed(random_case(1, n_queries=12, n_relations=2).packed, relations=RELATIONS)
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_relations_in_another_order_are_aligned_by_name(weights, packed):
     """The same data set may number its relations otherwise; its fingerprint does not see it."""
     order = [2, 0, 1]
     queries = replace(packed.queries, relation=np.array([1, 2, 0], dtype=np.int32)[packed.queries.relation])
-    renumbered = replace(packed, relations=tuple(RELATIONS[r] for r in order), queries=queries)
+    renumbered = changed(packed, relations=tuple(RELATIONS[r] for r in order), queries=queries)
     mine = weights.of_packed(renumbered)
     assert mine.relations == renumbered.relations
     assert np.array_equal(weights.answer_ranks(renumbered).realistic, weights.answer_ranks(packed).realistic)
@@ -150,7 +151,7 @@ def test_relations_in_another_order_are_aligned_by_name(weights, packed):
 
 def test_unequal_scales_are_aligned_with_their_models(weights, packed):
     scales = np.array([0.5, 1.0, 2.0])
-    fitted, other = replace(weights, gap_scales=scales), replace(packed, gap_scales=scales)
+    fitted, other = replace(weights, gap_scales=scales), changed(packed, gap_scales=scales)
     assert fitted.of_packed(other.select_models(["m1", "m2", "m0"])).gap_scales.tolist() == [1.0, 2.0, 0.5]
 
 
@@ -158,7 +159,7 @@ def test_unequal_scales_are_aligned_with_their_models(weights, packed):
     ("models", "name"), [(["m0", "m1"], "m2"), (["m0", "m1", "m2", "m3"], "m3"), (["m0", "m1", "m3"], "m2")]
 )
 def test_other_models_are_refused_by_name(weights, packed, models, name):
-    extra = replace(
+    extra = changed(
         packed,
         models=("m0", "m1", "m2", "m3"),
         answer=np.vstack([packed.answer, packed.answer[:1]]),
@@ -172,36 +173,36 @@ def test_other_models_are_refused_by_name(weights, packed, models, name):
 
 
 def test_other_relations_are_refused_by_name(weights, packed):
-    other = replace(packed, relations=("likes", "né", "hates"))
+    other = changed(packed, relations=("likes", "né", "hates"))
     with pytest.raises(WeightsError, match=r"different relations, for instance \['hates', 'knows'\]: fit again"):
         weights.of_packed(other)
     with pytest.raises(WeightsError, match="different relations"):
-        weights.of_packed(replace(packed, relations=RELATIONS[:2]))
+        weights.of_packed(changed(packed, relations=RELATIONS[:2]))
 
 
 @pytest.mark.parametrize("name", ["toy", "toy2"])
 def test_another_data_set_is_refused_by_fingerprint(weights, packed, name):
-    other = replace(packed, provenance=Provenance(name, "beef", "test"))
+    other = changed(packed, provenance=Provenance(name, "beef", "test"))
     message = f"the weights were fitted on 'toy' (f00d), the ranks are of '{name}' (beef). Use the ranks of the"
     with pytest.raises(WeightsError, match=re.escape(message)):
         weights.of_packed(other)
 
 
 def test_the_test_split_of_the_same_data_set_is_welcome(weights, packed):
-    test = replace(packed, provenance=Provenance("toy by another name", "f00d", "test"))
+    test = changed(packed, provenance=Provenance("toy by another name", "f00d", "test"))
     assert np.array_equal(weights.answer_ranks(test).realistic, weights.answer_ranks(packed).realistic)
 
 
 def test_gaps_of_other_scales_are_refused(weights, packed):
     message = "score gaps of weights and ranks have different scales: pack both with those of valid"
     with pytest.raises(WeightsError, match=message):
-        weights.of_packed(replace(packed, gap_scales=packed.gap_scales * 2))
+        weights.of_packed(changed(packed, gap_scales=packed.gap_scales * 2))
     with pytest.raises(WeightsError, match=message):
         replace(weights, gap_scales=None).of_packed(packed)
     with pytest.raises(WeightsError, match=message):
-        weights.of_packed(replace(packed, gap_scales=None))
+        weights.of_packed(changed(packed, gap_scales=None))
     by_rank = replace(weights, input="rank")
-    assert by_rank.of_packed(replace(packed, gap_scales=packed.gap_scales * 2)).input == "rank"
+    assert by_rank.of_packed(changed(packed, gap_scales=packed.gap_scales * 2)).input == "rank"
 
 
 def test_scores_need_gaps(weights, packed):
@@ -211,7 +212,7 @@ def test_scores_need_gaps(weights, packed):
 
 def test_relations_without_validation_queries_use_the_fallback(weights, packed):
     n = packed.n_queries
-    asked = replace(packed, queries=queries_of([2] * n, [0] * n, [0] * n))
+    asked = changed(packed, queries=queries_of([2] * n, [0] * n, [0] * n))
     expected = answer_ranks(packed, np.array([7, 8, 9]), name="score")
     assert np.array_equal(weights.answer_ranks(asked).realistic, expected.realistic)
 

@@ -11,7 +11,7 @@ from relens.data.queries import Queries
 from relens.errors import InputError, RanksError
 from relens.importers import dense as dense_module
 from relens.importers.dense import Dense, Matrix, pack_dense
-from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_ranks, pack_scores, rerank
 from relens.packs.store import assemble
 from relens.records import Provenance

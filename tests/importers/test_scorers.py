@@ -11,7 +11,7 @@ from relens.data.known_answers import KnownAnswers
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.importers.scorers import pack_scorers
-from relens.packs.manifest import pack_header
+from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_scores
 from relens.ranking.answer_ranks import mrr
 from relens.runs import Run
@@ -178,7 +178,8 @@ def test_models_need_names_that_differ(tmp_path: Path):
 def test_a_relens_model_is_a_scorer(tmp_path):
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     from relens.models import build
-    from relens.packs.export import ModelScorer, Ranker
+    from relens.packs.export import Ranker
+    from relens.ranking.scoring import ModelScorer
 
     model = build("complex", N_ENTITIES, N_RELATIONS, {"dim": 6})
     model.initialise("norm", torch.Generator().manual_seed(0))
@@ -193,4 +194,4 @@ def test_a_relens_model_is_a_scorer(tmp_path):
 def test_relations_are_classed_by_train_alone():
     stars = {"train": [("a", "r", "b"), ("c", "r", "d")], "valid": [("a", "r", "d")]}
     dataset = Dataset.from_labels("stars", **stars, test=[("a", "r", "c"), ("c", "r", "b"), ("b", "r", "d")])
-    assert pack_header(dataset, ("model",), "test").cardinalities == ("1-1",)
+    assert PackHeader.from_dataset(dataset, ("model",), "test").cardinalities == ("1-1",)

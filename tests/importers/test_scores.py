@@ -12,6 +12,7 @@ from relens.importers.scores import ArrayOptions, read_arrays, read_scores
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import fit_gap_scales
 from tests import oracles
+from tests.random_packs import changed
 from tests.score_files import TEST, TRAIN, VALID, E, asked, dataset, write_scores
 
 
@@ -243,6 +244,6 @@ def test_arrays_of_ranks_have_no_gaps_and_take_the_relations_of_the_other_split(
     assert test.header.provenance.fingerprint == valid.provenance.fingerprint
     with pytest.raises(RanksError, match="ranks have no score gaps"):
         read_arrays("ranks", test_files, queries, "valid", options=ArrayOptions(gaps=True))
-    other = replace(valid, relations=("likes",))
+    other = changed(valid, relations=("likes",))
     with pytest.raises(RanksError, match="query 2: unknown relation 'owns'"):
         read_arrays("ranks", test_files, tmp_path / "test_queries.tsv", "test", other=other)

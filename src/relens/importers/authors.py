@@ -33,7 +33,7 @@ from relens.importers.directions import (
 )
 from relens.importers.model_files import find_models
 from relens.importers.numbering import Numbering, check_in_split, numbers
-from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackHeader
 from relens.records import Provenance
 
 Form = Literal["auto", "all", "ogb"]

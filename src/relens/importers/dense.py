@@ -17,23 +17,20 @@ from relens.data.candidates import Rows
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import open_npy
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.kernels import within
+from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
 from relens.packs.packing import (
-    Exclusions,
-    PackedBlock,
     float_dtype,
-    join_blocks,
     pack_ranks,
     pack_scores,
     rank_dtype,
     rerank,
     unsigned_dtype,
-    within,
 )
 from relens.packs.store import PackWriter, assemble, load_pack
 from relens.progress import SILENT, Advance, Progress
-from relens.ranking.batches import MEMORY_BUDGET
+from relens.ranking.competition import Exclusions
+from relens.ranking.memory import MEMORY_BUDGET
 
 Kind = Literal["ranks", "scores"]
 Fill = Callable[[npt.NDArray[Any]], None]
@@ -266,7 +263,7 @@ def _task_rows(dense: Dense, n_bytes: int) -> int:
 
 def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
     """Pack the queries begin..end, a tile at a time."""
-    return join_blocks([_pack_tile(dense, tile, rows) for rows, tile in _tiles(dense, begin, end)])
+    return PackedBlock.join([_pack_tile(dense, tile, rows) for rows, tile in _tiles(dense, begin, end)])
 
 
 def _tiles(dense: Dense, begin: int, end: int) -> Iterator[tuple[slice, npt.NDArray[Any]]]:

@@ -13,7 +13,7 @@ from relens.data.known_answers import KnownAnswers
 from relens.data.queries import HEAD, Queries
 from relens.data.tsv import read_lines
 from relens.errors import DatasetError, RanksError
-from relens.packs.packing import Exclusions
+from relens.ranking.competition import Exclusions
 
 ENTITIES, RELATIONS = "entities.txt", "relations.txt"
 

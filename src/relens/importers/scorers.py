@@ -15,10 +15,9 @@ from relens.errors import RanksError
 from relens.importers.dense import Dense, Matrix, pack_dense
 from relens.importers.model_files import check_models
 from relens.importers.scores import fit_scales
-from relens.packs.manifest import pack_header
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.progress import SILENT, Progress
-from relens.ranking.batches import MEMORY_BUDGET
+from relens.ranking.memory import MEMORY_BUDGET
 
 
 class Scorer(Protocol):
@@ -73,7 +72,7 @@ def pack_scorers(
 
 def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_budget: int) -> Dense:
     """Return the scores of a split as matrices whose rows are computed when they are read."""
-    header = pack_header(dataset, tuple(scorers), split)
+    header = PackHeader.from_dataset(dataset, tuple(scorers), split)
     if not len(header.queries):
         raise RanksError(
             f"{dataset.name} has no triples in {split}: weights are searched on valid and judged on test, so both "

@@ -19,8 +19,7 @@ from relens.importers.dense import Dense, Kind, Matrix, check_columns, check_sco
 from relens.importers.model_files import check_models, find_models
 from relens.importers.numbering import Numbering, check_in_split, triples_of
 from relens.importers.query_files import QueryTable, find_query_file, read_query_file, relation_vocabulary
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import fit_gap_scales
 from relens.packs.store import check_pair
 from relens.records import Provenance

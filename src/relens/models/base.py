@@ -111,6 +111,11 @@ class KGEModel(nn.Module, ABC):
         return next(self.parameters()).device
 
     @property
+    def bytes_per_candidate(self) -> int:
+        """Memory that a candidate takes where each query has candidates of its own: a row of the entity table."""
+        return self.entity.element_size() * self.entity.shape[1]
+
+    @property
     def n_parameters(self) -> int:
         """The number of trainable numbers."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
