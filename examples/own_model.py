@@ -2,7 +2,7 @@
 
     python examples/own_model.py [RUN]
 
-takes about ten seconds on one core; RUN is a folder to keep the run in.
+takes about ten seconds on one core. RUN is the folder of the run.
 """
 
 import sys

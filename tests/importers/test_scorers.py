@@ -137,7 +137,7 @@ def test_a_score_that_is_no_finite_number_is_named_with_its_query(tmp_path, valu
         RanksError,
         match=re.escape(
             f"model 'mine', query 0 of test ('e1', 'r0', tail): the score of entity 'e4' is {shown}, expected a finite "
-            f"number. Leave the known answers to relens instead of masking them"
+            f"number. Let relens filter known answers instead of masking them"
         ),
     ):
         pack_scorers({"mine": Wrong(spoil)}, DATASET, tmp_path)

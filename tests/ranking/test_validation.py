@@ -19,7 +19,7 @@ class TableModel(KGEModel):
     def __init__(self, table: Tensor) -> None:
         super().__init__(table.shape[0], table.shape[1] // 2)
         self.entity = nn.Parameter(table)
-        self.largest = table.shape[0] * table.shape[1]
+        self.largest = 10**6
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         if len(anchor) > self.largest:
