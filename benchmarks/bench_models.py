@@ -26,9 +26,8 @@ from relens.ensemble.objective import model_mrrs
 from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
-from relens.packs.packing import PackedBlock, join_blocks, pack_scores
+from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
+from relens.packs.packing import pack_scores
 from relens.packs.simulation import BLOCK, Simulation
 from relens.packs.store import PackWriter, load_pack, n_bytes
 from relens.records import Provenance
@@ -138,7 +137,7 @@ def pack_all(simulation: Simulation, stores: dict[int, Path], jobs: int) -> dict
                 pack_scores(scores[:n, first : first + TILE], answers[first : first + TILE])
                 for first in range(0, len(answers), TILE)
             ]
-            packed[n] = join_blocks(tiles), perf_counter() - begun
+            packed[n] = PackedBlock.join(tiles), perf_counter() - begun
         return packed
 
     pack(0)  # compiles

@@ -24,7 +24,7 @@ from shapes import DEFAULT_CACHE, SHAPES, SPLIT
 
 from relens.data.queries import Queries
 from relens.importers.dense import MEMORY_BUDGET, Dense, Kind, Matrix, pack_dense
-from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackHeader
 from relens.packs.packing import fit_gap_scales
 from relens.packs.simulation import BLOCK
 from relens.packs.store import n_bytes

@@ -39,8 +39,8 @@ from relens.cli.console import TerminalProgress
 from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import evaluate
-from relens.importers.authors import read_authors
 from relens.importers.dense import pack_dense
+from relens.importers.layouts.authors import read_authors
 from relens.packs.pack import PackedRanks
 from relens.packs.store import n_bytes
 

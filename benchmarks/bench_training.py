@@ -44,6 +44,7 @@ from relens.data.queries import Queries
 from relens.models import MODELS
 from relens.models.base import KGEModel
 from relens.presets import PRESETS
+from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.seeding import generator
 from relens.training.loop import new_model
@@ -203,6 +204,9 @@ class Bench:
         mrr: dict[str, float] = {}
         tried: dict[str, Any] = {}
 
+        def rank(known: KnownAnswers) -> float:
+            return mean_reciprocal_rank(ours, Competition(queries, known))
+
         def warm(name: str, rank: Callable[[], float]) -> Callable[[], float]:
             mrr[name] = rank()
             return rank
@@ -210,8 +214,10 @@ class Bench:
         rows = in_turn(
             {
                 PYKEEN: lambda: warm(PYKEEN, self._pykeen_ranking(model, ours, triples, tried)),
-                FILTERING: lambda: warm(FILTERING, lambda: mean_reciprocal_rank(ours, queries, self._known())),
-                RELENS: lambda: warm(RELENS, lambda: mean_reciprocal_rank(ours, queries, known)),
+                FILTERING: lambda: warm(
+                    FILTERING, lambda: mean_reciprocal_rank(ours, Competition(queries, self._known()))
+                ),
+                RELENS: lambda: warm(RELENS, lambda: mean_reciprocal_rank(ours, Competition(queries, known))),
             },
             lambda rank: len(queries) / self._seconds(rank),
             options.repeats,

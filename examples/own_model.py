@@ -1,8 +1,8 @@
-"""A model of your own beside one of relens: packed, searched and evaluated together.
+"""Your own model beside one of relens: packed, searched and evaluated together.
 
     python examples/own_model.py [RUN]
 
-takes about ten seconds on one core; RUN is a folder to keep the run in.
+takes about ten seconds on one core. RUN is the folder of the run.
 """
 
 import sys
@@ -14,7 +14,8 @@ import torch
 
 import relens
 from relens.importers.scorers import pack_scorers
-from relens.packs.export import ModelScorer
+from relens.ranking.competition import Competition
+from relens.ranking.scoring import ModelScorer
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.tables import comparison_table
 from relens.training.loop import new_model, optimise
@@ -22,7 +23,7 @@ from relens.training.presets import resolve_settings
 
 
 class Frequency:
-    """Scores an entity by how often it answered the same relation, asked in the same direction, in training."""
+    """Scores an entity by how often it answers the same relation, in the same direction, in train."""
 
     def __init__(self, dataset: relens.Dataset) -> None:
         asked = dataset.queries("train")
@@ -36,17 +37,16 @@ class Frequency:
 
 
 def train_complex(dataset: relens.Dataset) -> ModelScorer:
-    """Train one of relens' own models, shortly."""
+    """Train one of relens's own models for a few steps."""
     settings = resolve_settings(dataset.name, "complex", "demo", ["steps=300", "validate_every=300"])
-    known = dataset.known_answers
     model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations))
-    valid = dataset.queries("valid")
-    optimise(model, dataset.train, settings, validate=lambda model: mean_reciprocal_rank(model, valid, known))
+    valid = Competition.from_dataset(dataset, "valid")
+    optimise(model, dataset.train, settings, validate=lambda model: mean_reciprocal_rank(model, valid))
     return ModelScorer(model)
 
 
 def main(run_path: Path) -> None:
-    """Pack both models into a run, then compare ensembles of them with each alone."""
+    """Pack both models into a run, then compare ensembles of them with each model alone."""
     torch.set_num_threads(1)
     dataset = relens.load_dataset("patterns")
     scorers = {"frequency": Frequency(dataset), "complex": train_complex(dataset)}

@@ -2,7 +2,7 @@
 
     python examples/pykeen_models.py [RUN]
 
-takes about twenty seconds on one core; RUN is a folder to keep the run in. Saved models come in without any Python:
+takes about twenty seconds on one core. RUN is the folder of the run. Saved models can be imported without Python:
 
     relens ranks from-pykeen saved/transe saved/distmult --dataset patterns --run runs/mine --trust
 """
@@ -25,7 +25,7 @@ from relens.tables import comparison_table
 
 
 def factory(dataset: relens.Dataset, split: str, *, inverse: bool = False) -> TriplesFactory:
-    """Hand a split to PyKEEN, with all entities of the data set, those that training never meets included."""
+    """Return a split for PyKEEN, with all entities of the data set, even those that are not in train."""
     heads, relations, tails = dataset.splits[split].T
     entity, relation = np.array(dataset.entities.labels), np.array(dataset.relations.labels)
     return TriplesFactory.from_labeled_triples(
@@ -51,7 +51,7 @@ def train(dataset: relens.Dataset, model: str, *, inverse: bool = False, **optio
 
 
 def main(run_path: Path) -> None:
-    """Train, pack into a run, and compare ensembles of the two with each alone."""
+    """Train, pack into a run, and compare ensembles of the two models with each model alone."""
     torch.set_num_threads(1)
     dataset = relens.load_dataset("patterns")
     adam = {"optimizer": "Adam", "optimizer_kwargs": {"lr": 0.02}}
@@ -73,7 +73,7 @@ def main(run_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # PyKEEN's many remarks, of which none matters here
+    logging.disable(logging.WARNING)  # PyKEEN's messages do not matter here
     warnings.simplefilter("ignore")
     if len(sys.argv) > 1:
         main(Path(sys.argv[1]))

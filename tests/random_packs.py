@@ -1,13 +1,12 @@
 """Small packed ranks, and how two of them are compared."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from relens.data.queries import Queries
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_scores
 from relens.packs.store import assemble
 from relens.records import Provenance
@@ -22,8 +21,11 @@ def header_of(n_queries: int, models: tuple[str, ...], **changes: Any) -> PackHe
 
 
 def changed(packed: PackedRanks, **changes: Any) -> PackedRanks:
-    """Return a pack with other fields."""
-    return replace(packed, **changes)
+    """Return a pack with other fields of its header or of its arrays."""
+    of_header = {field.name for field in fields(PackHeader)}
+    header = {name: value for name, value in changes.items() if name in of_header}
+    arrays = {name: value for name, value in changes.items() if name not in of_header}
+    return PackedRanks(replace(packed.header, **header), replace(packed.arrays, **arrays))
 
 
 def scored(seed: int = 0, n_queries: int = 5, models: tuple[str, ...] = ("a", "b", "c")) -> PackedRanks:

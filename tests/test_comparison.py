@@ -13,8 +13,7 @@ from relens.data.queries import Queries
 from relens.ensemble.search import search
 from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError, RanksError, install_hint
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
 from relens.records import Provenance

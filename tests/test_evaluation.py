@@ -20,7 +20,7 @@ from relens.ensemble.search import search
 from relens.errors import InputError, RanksError
 from relens.evaluation import Evaluation, Metrics, NamedRanks, evaluate, evaluate_ranks, relation_spread
 from relens.metrics import METRICS, Metric
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackArrays, PackedRanks, PackHeader
 from relens.ranking.answer_ranks import AnswerRanks
 from relens.records import Provenance
 from relens.registry import Registry
@@ -39,18 +39,15 @@ Counts = list[tuple[int, int]]
 def pack(queries: Queries, cardinalities: tuple[str, ...] = CARDINALITIES) -> PackedRanks:
     """Pack one model whose ranks do not matter: evaluation reads the queries and what is known about them."""
     n = len(queries)
-    return PackedRanks(
-        models=("transe",),
-        relations=RELATIONS,
-        queries=queries,
+    header = PackHeader(("transe",), RELATIONS, queries, SPLIT, cardinalities=cardinalities)
+    arrays = PackArrays(
         n_candidates=np.full(n, 100, dtype=np.int32),
         answer=np.full((1, n), 2, dtype=np.uint16),
         always_ahead=np.zeros(n, dtype=np.int32),
         offsets=np.zeros(n + 1, dtype=np.int64),
         contested=np.zeros((1, 0), dtype=np.uint16),
-        provenance=SPLIT,
-        cardinalities=cardinalities,
     )
+    return PackedRanks(header, arrays)
 
 
 def triples(*relation_ids: int) -> Queries:

@@ -11,8 +11,7 @@ from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks
 from relens.metrics.hits import hits
 from relens.metrics.mrr import mrr
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import assemble
 from relens.records import Provenance

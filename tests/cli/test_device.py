@@ -12,9 +12,8 @@ from relens.devices import pick_devices
 from relens.errors import InputError
 from relens.models.base import current
 from relens.models.transe import TransE
-from relens.packs import export
 from relens.prediction import Ensemble
-from relens.ranking import validation as ranking
+from relens.ranking import scoring
 from relens.training import loop
 from tests.cli.commands import succeed
 from tests.pipeline.graph import write_ring
@@ -78,7 +77,7 @@ def scored_on(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", Current)
     monkeypatch.setattr(TransE, "score", watched)
-    for module in (export, loop, ranking):
+    for module in (loop, scoring):
         monkeypatch.setattr(module, "current", lambda device: current(torch.device("cuda:1")))
     return seen
 

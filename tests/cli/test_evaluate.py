@@ -14,6 +14,7 @@ from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
 from tests import simulated
 from tests.cli.commands import fail, relens_process, succeed
+from tests.random_packs import changed
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_one_model_alone(run_path, model):
 
 
 def test_a_model_may_have_any_printable_name(tmp_path):
-    valid, test = (replace(simulated.packed(s), models=("a b", "c/d", "é")) for s in ("valid", "test"))
+    valid, test = (changed(simulated.packed(s), models=("a b", "c/d", "é")) for s in ("valid", "test"))
     run_path = simulated.write_run(tmp_path / "r", valid, test)
     for model, file in (("a b", "a-b"), ("c/d", "c-d"), ("é", "model")):
         assert succeed("evaluate", run_path, "--model", model, "--json").json["name"] == model
@@ -143,7 +144,7 @@ def test_unknown_cardinalities_are_said_to_be_unknown(searched):
 
 
 def test_cardinalities_are_shown_where_they_are_known(tmp_path):
-    valid, test = (replace(simulated.packed(s), cardinalities=("1-1", "", "1-N", "1-N")) for s in ("valid", "test"))
+    valid, test = (changed(simulated.packed(s), cardinalities=("1-1", "", "1-N", "1-N")) for s in ("valid", "test"))
     run_path = simulated.write_run(tmp_path / "r", valid, test)
     outcome = succeed("evaluate", run_path, "--model", "alpha", "--by", "cardinality", "--format", "csv")
     second = outcome.out.split("\n\n")[1]

@@ -43,14 +43,14 @@ def test_names_and_force(folders, tmp_path):
 
 
 def test_nothing_is_loaded_without_trust(folders, tmp_path):
-    message = "trained_model.pkl is a pickle, and loading a pickle runs whatever code its maker put into it. If you"
+    message = "trained_model.pkl: loading a pickle runs whatever code its maker put into it. If you"
     fail(2, message, *arguments(folders, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 def test_wrong_requests_are_explained(folders, tmp_path):
     run = tmp_path / "run"
-    fail(2, "--names has 1 names for 2 folders", *arguments(folders, run, "--trust", "--names", "a"))
+    fail(2, "--names has 1 of 2 names", *arguments(folders, run, "--trust", "--names", "a"))
     fail(2, "two models are called 'a' and 'A'", *arguments(folders, run, "--trust", "--names", "a,A"))
     fail(2, "the model has 14 entities that patterns lacks", "ranks", "from-pykeen", folders / "transe",
          "--dataset", "patterns", "--run", run, "--trust")  # fmt: skip

@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from relens import registry
 from relens.cli import cli
+from relens.importers.dense import Matrix
+from relens.importers.importer import IMPORTERS, MODELS, Importer, Option
+from relens.importers.layouts.scores import read_scores
 from relens.runs import Run
 from tests import authors_files, oracles, score_files
 
@@ -166,10 +171,85 @@ def test_wrong_use_of_pack_is_explained(tmp_path, arguments, message):
 
 def test_options_of_one_layout_are_refused_for_the_other(authors, tmp_path):
     base = ("import", tmp_path / "authors", "--run", tmp_path / "r", "--layout")
-    fails_with(relens(*base, "authors", "--gaps"), "--gaps needs scores")
-    fails_with(relens(*base, "scores", "--dataset", "WN"), "--dataset and --form belong to --layout authors")
+    for layout, option, message in (
+        ("authors", ["--gaps"], "`gaps=True` is not an option of the layout authors: it belongs to scores and pykeen"),
+        ("scores", ["--dataset", "WN"], "`dataset=WN` is not an option of the layout scores: it belongs to authors"),
+        ("scores", ["--form", "ogb"], "`form=ogb` is not an option of the layout scores: it belongs to authors"),
+        ("pykeen", [], "the layout pykeen needs a data set: pass `data=…`"),
+    ):
+        fails_with(relens(*base, layout, *option), message)
+    assert not (tmp_path / "r").exists()
+    assert relens(*base, "authors", "--no-gaps", "--form", "auto").exit_code == 0
 
 
 def test_show_of_a_run_without_ranks_says_how_to_add_them(tmp_path):
     Run.create(tmp_path / "r", "toy")
     fails_with(relens("show", tmp_path / "r"), "has no ranks yet: add them with `relens ranks import`")
+
+
+def test_a_model_whose_splits_differ_wildly_gets_a_note(tmp_path):
+    rows = score_files.asked(score_files.VALID) * 3, score_files.asked(score_files.TEST) * 3
+    for split, queries in zip(("valid", "test"), rows, strict=True):
+        scores = np.eye(6, dtype=np.float32)[["abcdef".index(answer) for *_, answer in queries]]
+        (tmp_path / f"{split}_queries.tsv").write_text("".join("\t".join(query) + "\n" for query in queries))
+        np.save(tmp_path / f"good_{split}_scores.npy", scores)
+        np.save(tmp_path / f"permuted_{split}_scores.npy", scores if split == "test" else 1 - scores)
+    (tmp_path / "entities.txt").write_text("\n".join("abcdef"))
+    result = relens("import", tmp_path, "--layout", "scores", "--run", tmp_path / "run")
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert "permuted: valid MRR 0.167, test MRR 1.000. Splits of one data set rarely differ so much" in shown
+    assert "in the order of the query files" in shown
+    assert "good: valid MRR" not in shown
+    (note,) = json.loads(relens("show", tmp_path / "run", "--json").stdout)["notes"]
+    assert note.startswith("permuted: ")
+
+
+def test_help_lists_every_layout_and_its_options(monkeypatch):
+    text = relens("import", "--help").output
+    for importer in IMPORTERS.values():
+        assert importer.name in text
+        for option in importer.all_options:
+            assert f"--{option.flag or option.name}" in text
+
+
+class Constant(Importer):
+    """An importer of another distribution: all scores are alike."""
+
+    name, description, options = "constant", "DIR/queries.tsv", (Option("value", "The score.", default="0"), MODELS)
+
+    def read(self, folder, **options):
+        scores = read_scores(folder, models=options["models"])
+        rows = {
+            split: np.full((len(dense.header.queries), 6), float(options["value"])) for split, dense in scores.items()
+        }
+        return {
+            split: replace(dense, matrices=[Matrix.from_array("x", rows[split])] * len(dense.matrices))
+            for split, dense in scores.items()
+        }
+
+
+def test_an_importer_of_another_distribution_is_a_layout(tmp_path, monkeypatch):
+    class Point:
+        name, value, dist = "constant", "elsewhere:CONSTANT", None
+
+        def load(self):
+            return Constant()
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "relens.importers" else [])
+    monkeypatch.setattr(IMPORTERS, "_entries", None)
+    score_files.write_scores(tmp_path, "fbdace")
+    text = relens("import", "--help").output
+    assert "constant" in text
+    assert "--value" in text
+    result = relens("import", tmp_path, "--layout", "constant", "--value", "2", "--run", tmp_path / "run", "--json")
+    assert json.loads(result.stdout)["splits"]["test"]["mrr"] == pytest.approx({"x": 2 / 7, "y": 2 / 7})
+    fails_with(
+        relens("import", tmp_path, "--layout", "scores", "--value", "2", "--run", tmp_path / "r"),
+        "`value=2` is not an option of the layout scores: it belongs to constant",
+    )
+    monkeypatch.setattr(Constant, "options", (Option("gaps", "Other gaps."),))
+    fails_with(
+        relens("import", "--help"), "the layouts scores and constant declare the option 'gaps' in different ways"
+    )
+    monkeypatch.setattr(IMPORTERS, "_entries", None)

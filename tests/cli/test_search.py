@@ -14,8 +14,7 @@ from relens.cli.cluster import JOURNAL
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
 from relens.records import Provenance

@@ -27,7 +27,7 @@ def small(monkeypatch, tmp_path):
 
 def test_a_simulation_leaves_a_run_that_the_next_commands_take(small):
     outcome = succeed("simulate", "--jobs", 1)
-    assert "simulating 3 models on 76 queries a split, 3 relations" in outcome.err
+    assert "simulating 3 models on 76 queries per split, 3 relations" in outcome.err
     assert outcome.out.startswith("Comparison on simulated (test)\n")
     run = Run.open(small / "runs" / "simulated")
     assert run.ranks("test").models == ("translation", "rotation", "bilinear")

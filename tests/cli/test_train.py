@@ -19,6 +19,7 @@ from tests.cli.commands import fail, relens_process, succeed
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 from relens.data.dataset import read_folder
+from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.training.trained import TrainedModel
 
@@ -51,7 +52,7 @@ def test_a_trained_model_says_how_it_went(graph, trained):
     dataset = read_folder(graph)
     stored = TrainedModel.open(trained / "models" / "transe" / "trained")
     known = KnownAnswers.build(list(dataset.splits.values()), 12, 2)
-    mrr = mean_reciprocal_rank(stored.load(dataset), dataset.queries("valid"), known)
+    mrr = mean_reciprocal_rank(stored.load(dataset), Competition(dataset.queries("valid"), known))
     assert again.json["best_mrr"] == pytest.approx(mrr)
     assert again.json["settings"]["options"]["dim"] == 8
     records = [json.loads(line) for line in (trained / "models" / "transe" / "log.jsonl").read_text().splitlines()]
@@ -68,7 +69,7 @@ def test_ranking_packs_all_trained_models(trained, graph):
     dataset = read_folder(graph)
     known = KnownAnswers.build(list(dataset.splits.values()), 12, 2)
     model = TrainedModel.open(trained / "models" / "complex" / "trained").load(dataset)
-    expected = mean_reciprocal_rank(model, dataset.queries("test"), known)
+    expected = mean_reciprocal_rank(model, Competition(dataset.queries("test"), known))
     assert found["test"]["complex"] == pytest.approx(expected, abs=1e-9)
     np.testing.assert_array_equal(valid.queries.answer, dataset.queries("valid").answer)
     assert "complex: validation MRR" in succeed("rank", trained, "--models", "complex", "--no-gaps", "--force").out

@@ -15,8 +15,7 @@ from relens.ensemble.context import SearchContext
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
 from relens.ensemble.searchers import SEARCHERS
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import MAX_GAP, pack_ranks, pack_scores
 from relens.packs.store import assemble
 from relens.packs.thinning import ContestedViews

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -7,6 +5,7 @@ from relens.ensemble import learning_curves
 from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves, merged, replay
 from relens.ensemble.search import search
 from tests import simulated
+from tests.random_packs import changed
 
 
 def serial(durations):
@@ -80,7 +79,7 @@ def test_curves_are_kept_for_the_ranks_they_were_measured_on():
     assert curves_from_json(value, valid) == curves
     assert curves_from_json(value, simulated.packed("test")) is None
     assert curves_from_json(value, valid.select_models(["beta", "alpha"])) is None
-    renamed = replace(valid, models=(valid.models[1], valid.models[0], valid.models[2]))
+    renamed = changed(valid, models=(valid.models[1], valid.models[0], valid.models[2]))
     swapped = renamed.select_models(valid.models)  # other ranks of the same models, queries and contested candidates
     assert curves_from_json(value, swapped) is None
     assert curves_from_json({**value, "format": 0}, valid) is None

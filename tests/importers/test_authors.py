@@ -8,8 +8,8 @@ import pytest
 from relens.data.dataset import Dataset
 from relens.data.queries import HEAD, TAIL
 from relens.errors import DatasetError, InputError, RanksError
-from relens.importers.authors import read_authors
 from relens.importers.dense import pack_dense
+from relens.importers.layouts.authors import read_authors
 from relens.importers.model_files import find_models
 from relens.packs.pack import PackedRanks
 from tests import oracles
@@ -90,7 +90,7 @@ def test_given_relations_need_no_pairs(tmp_path):
         np.save(tmp_path / "dataset" / "WN" / f"{split}_triples.npy", np.array(rows))
         for model in ("rotate", "ConvE"):
             np.save(tmp_path / "ranks" / "WN" / f"{model}_{split}_ranks.npy", np.ones((len(rows), E), dtype=int))
-    with pytest.raises(RanksError, match=r"cannot tell head queries from tail queries in valid: .*--relations R"):
+    with pytest.raises(RanksError, match=r"cannot tell head queries from tail queries in valid: .*`n_relations=R`"):
         read_authors(tmp_path)
     dense = read_authors(tmp_path, n_relations=R)
     assert dense["valid"].header.queries.direction.tolist() == [TAIL, TAIL]
@@ -284,7 +284,7 @@ def test_the_data_set_may_be_left_out_where_there_is_one(tmp_path):
     write_authors(tmp_path, name="WN")
     assert read_authors(tmp_path)["valid"].header.provenance.dataset == "WN"
     write_authors(tmp_path, name="FB")
-    with pytest.raises(RanksError, match="has the data sets FB, WN: choose one with --dataset"):
+    with pytest.raises(RanksError, match="has the data sets FB, WN: choose one with `dataset=…`"):
         read_authors(tmp_path)
     with pytest.raises(RanksError, match=r"has no data set 'wn'; did you mean 'WN'\?"):
         read_authors(tmp_path, "wn")

@@ -11,7 +11,7 @@ from relens.data.queries import Queries
 from relens.errors import InputError, RanksError
 from relens.importers import dense as dense_module
 from relens.importers.dense import Dense, Matrix, pack_dense
-from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_ranks, pack_scores, rerank
 from relens.packs.store import assemble
 from relens.records import Provenance
@@ -65,12 +65,12 @@ def test_ranks_from_disk_in_chunks_equal_ranks_packed_at_once(tmp_path_factory, 
 def test_filtered_scores_with_gaps_in_chunks_equal_scores_packed_at_once(block, budget, jobs):
     scales = np.linspace(0.01, 0.5, len(block.values))
 
-    def known(queries):
-        rows = [sorted(block.known_of(int(q))) for q in queries.triple]
-        columns = [column for row in rows for column in row]
-        return np.cumsum([0] + [len(row) for row in rows]), np.array(columns, dtype=np.int64)
+    def excluded(rows):
+        known = [sorted(block.known_of(int(q))) for q in np.arange(len(block.answer_column))[rows]]
+        columns = [column for row in known for column in row]
+        return np.cumsum([0] + [len(row) for row in known]), np.array(columns, dtype=np.int64)
 
-    dense = dense_of("scores", block.values, block.answer_column, known=known)
+    dense = dense_of("scores", block.values, block.answer_column, excluded=excluded)
     dense = replace(dense, header=replace(dense.header, gap_scales=scales))
     whole = assemble(dense.header, [pack_scores(block.values, block.answer_column, block.known, scales)])
     assert_same(pack_dense(dense, memory_budget=budget, jobs=jobs), whole)
@@ -80,7 +80,7 @@ def test_filtered_scores_with_gaps_in_chunks_equal_scores_packed_at_once(block, 
 def test_known_answers_make_given_ranks_be_ranked_anew():
     known = (np.array([0, 2, 2]), np.array([1, 2]))
     answers = np.array([0, 3])
-    dense = dense_of("ranks", ranks(2, 4), answers, known=lambda queries: known)
+    dense = dense_of("ranks", ranks(2, 4), answers, excluded=lambda rows: known)
     assert_same(pack_dense(dense), assemble(dense.header, [rerank(ranks(2, 4), answers, known)]))
 
 
@@ -174,7 +174,7 @@ def test_bad_scores_are_named_by_file_row_and_column(value, shown, dtype):
         ),
         (
             dense_of("ranks", [np.ones((2, 3))], np.array([0, 3])),
-            "the answer of query 1 is candidate 3, .*columns 0 to 2",
+            "the answer of query 1 .counted from 0. is candidate 3, .*columns 0 to 2",
         ),
         (
             dense_of("scores", [np.ones((2, 3), int)], np.zeros(2, dtype=int)),
@@ -183,7 +183,7 @@ def test_bad_scores_are_named_by_file_row_and_column(value, shown, dtype):
         (dense_of("ranks", [np.ones((2, 3), complex)], np.zeros(2, dtype=int)), "holds complex128, expected ranks as"),
         (
             dense_of("ranks", [np.ones((0, 3))], np.zeros(0, dtype=int)),
-            "nothing to pack for valid: found 1 models and 0",
+            "nothing to pack for valid: found 1 arrays and 0",
         ),
     ],
 )

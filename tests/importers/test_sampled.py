@@ -18,8 +18,9 @@ from relens.evaluation import evaluate, model_ranks  # noqa: E402
 from relens.importers.scorers import pack_scorers  # noqa: E402
 from relens.metrics.mrr import mrr  # noqa: E402
 from relens.models import MODELS  # noqa: E402
-from relens.packs.export import ModelScorer, Ranker, score_queries  # noqa: E402
+from relens.packs.export import Ranker  # noqa: E402
 from relens.packs.pack import PackedRanks  # noqa: E402
+from relens.ranking.scoring import ModelScorer, score_queries  # noqa: E402
 from relens.tables.results import comparison_table, evaluation_table  # noqa: E402
 from tests.data.test_negatives import graph  # noqa: E402
 from tests.ogb_files import write_biokg  # noqa: E402

@@ -12,7 +12,7 @@ from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.importers.scorers import pack_scorers
 from relens.metrics.mrr import mrr
-from relens.packs.manifest import pack_header
+from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_scores
 from relens.runs import Run
 
@@ -137,7 +137,7 @@ def test_a_score_that_is_no_finite_number_is_named_with_its_query(tmp_path, valu
         RanksError,
         match=re.escape(
             f"model 'mine', query 0 of test ('e1', 'r0', tail): the score of entity 'e4' is {shown}, expected a finite "
-            f"number. Leave the known answers to relens instead of masking them"
+            f"number. Let relens filter known answers instead of masking them"
         ),
     ):
         pack_scorers({"mine": Wrong(spoil)}, DATASET, tmp_path)
@@ -178,7 +178,8 @@ def test_models_need_names_that_differ(tmp_path: Path):
 def test_a_relens_model_is_a_scorer(tmp_path):
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     from relens.models import MODELS
-    from relens.packs.export import ModelScorer, Ranker
+    from relens.packs.export import Ranker
+    from relens.ranking.scoring import ModelScorer
 
     model = MODELS["complex"].build(N_ENTITIES, N_RELATIONS, {"dim": 6})
     model.initialise("norm", torch.Generator().manual_seed(0))
@@ -193,4 +194,4 @@ def test_a_relens_model_is_a_scorer(tmp_path):
 def test_relations_are_classed_by_train_alone():
     stars = {"train": [("a", "r", "b"), ("c", "r", "d")], "valid": [("a", "r", "d")]}
     dataset = Dataset.from_labels("stars", **stars, test=[("a", "r", "c"), ("c", "r", "b"), ("b", "r", "d")])
-    assert pack_header(dataset, ("model",), "test").cardinalities == ("1-1",)
+    assert PackHeader.from_dataset(dataset, ("model",), "test").cardinalities == ("1-1",)

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from relens.errors import DatasetError, RanksError
+from relens.importers.arrays import ArrayOptions, read_arrays
 from relens.importers.dense import pack_dense
-from relens.importers.scores import ArrayOptions, read_arrays, read_scores
+from relens.importers.layouts.scores import read_scores
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import fit_gap_scales
 from tests import oracles
+from tests.random_packs import changed
 from tests.score_files import TEST, TRAIN, VALID, E, asked, dataset, write_scores
 
 
@@ -69,7 +71,7 @@ def test_gap_scales_are_fitted_on_valid_and_used_for_test(tmp_path):
     dense = read_scores(tmp_path, options=ArrayOptions(dataset()))
     valid, test = dense["valid"], dense["test"]
     scores = [arrays["valid", model] for model in ("x", "y")]
-    scales = fit_gap_scales(scores, valid.answer_column, valid.known(valid.header.queries))
+    scales = fit_gap_scales(scores, valid.answer_column, valid.excluded(slice(None)))
     assert valid.header.gap_scales.tolist() == scales.tolist() == test.header.gap_scales.tolist()
     assert pack_dense(test).gaps.shape == pack_dense(test).contested.shape
     without = read_scores(tmp_path, options=ArrayOptions(dataset(), gaps=False))
@@ -135,9 +137,9 @@ def test_relations_without_labels_are_counted_over_both_splits_or_given(tmp_path
         (lambda f: np.save(f / "test_queries.npy", np.zeros((2, 4), int)), "has both test_queries.tsv and"),
         (lambda f: (f / "test_queries.tsv").write_text(""), "test_queries.tsv is empty: expected a line anchor TAB"),
         (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\tb\n"), "test_queries.tsv, line 1: found 3 fields"),
-        (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\tup\tb\n"), "query 0: unknown direction 'up'"),
-        (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\ttail\tzz\n"), "query 0: unknown entity 'zz'"),
-        (lambda f: (f / "test_queries.tsv").write_text("a\tloves\ttail\tb\n"), "query 0: unknown relation 'loves'"),
+        (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\tup\tb\n"), "line 1: unknown direction 'up'"),
+        (lambda f: (f / "test_queries.tsv").write_text("a\tlikes\ttail\tzz\n"), "line 1: unknown entity 'zz'"),
+        (lambda f: (f / "test_queries.tsv").write_text("a\tloves\ttail\tb\n"), "line 1: unknown relation 'loves'"),
         (
             lambda f: (f / "test_queries.tsv").write_text("a\tlikes\ttail\tb\n"),
             r"test_queries.tsv: \(a, likes, b\) is not a triple of test in toy",
@@ -171,7 +173,7 @@ def test_bad_folders_are_refused_with_the_place_at_fault(tmp_path, damage, messa
 
 def test_labels_without_a_data_set_say_how_to_name_it(tmp_path):
     write_scores(tmp_path)
-    with pytest.raises(RanksError, match=r"query 0: unknown entity 'a'\. Without a data set, .* name .* with --data"):
+    with pytest.raises(RanksError, match=r"line 1: unknown entity 'a'\. Without a data set, .*: pass .*`data=…`"):
         read_scores(tmp_path)
 
 
@@ -200,7 +202,7 @@ def test_bad_query_ids_are_refused(tmp_path, array, message):
 
 def test_the_filter_needs_a_data_set(tmp_path):
     write_scores(tmp_path, "fbdace")
-    with pytest.raises(RanksError, match="known answers are those of a data set: name it with --data"):
+    with pytest.raises(RanksError, match="known answers are those of a data set: pass `data=…`"):
         read_scores(tmp_path, options=ArrayOptions(filtered=True))
 
 
@@ -243,6 +245,6 @@ def test_arrays_of_ranks_have_no_gaps_and_take_the_relations_of_the_other_split(
     assert test.header.provenance.fingerprint == valid.provenance.fingerprint
     with pytest.raises(RanksError, match="ranks have no score gaps"):
         read_arrays("ranks", test_files, queries, "valid", options=ArrayOptions(gaps=True))
-    other = replace(valid, relations=("likes",))
-    with pytest.raises(RanksError, match="query 2: unknown relation 'owns'"):
+    other = changed(valid, relations=("likes",))
+    with pytest.raises(RanksError, match="line 3: unknown relation 'owns'"):
         read_arrays("ranks", test_files, tmp_path / "test_queries.tsv", "test", other=other)

@@ -73,17 +73,17 @@ def test_running_out_of_memory_halves_the_blocks(tmp_path, monkeypatch):
     ranker = Ranker(tiny_models(), DATASET)
     scores = ranker._scores
 
-    def scarce(queries):
+    def scarce(queries, entities):
         if len(queries) > 1:
             raise torch.OutOfMemoryError("no memory for so many")
-        return scores(queries)
+        return scores(queries, entities)
 
     expected = ranker.pack("valid", tmp_path / "plenty", None)
     monkeypatch.setattr(ranker, "_scores", scarce)
     found = ranker.pack("valid", tmp_path / "scarce", None)
-    assert ranker.block == 1
+    assert ranker.batches.rows == 1
     np.testing.assert_array_equal(found.contested, expected.contested)
-    monkeypatch.setattr(ranker, "_scores", lambda queries: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
+    monkeypatch.setattr(ranker, "_scores", lambda *asked: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
     with pytest.raises(torch.OutOfMemoryError, match="none"):
         ranker.pack("valid", tmp_path / "none", None)
     assert not (tmp_path / "none").exists()

@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 
 from relens.errors import RanksError
 from relens.packs import packing
+from relens.packs.kernels import within
+from relens.packs.pack import PackedBlock
 from relens.packs.packing import (
     MAX_GAP,
-    PackedBlock,
     fit_gap_scales,
-    join_blocks,
     pack_ranks,
     pack_scores,
     rank_dtype,
     rerank,
-    within,
 )
 from tests import oracles, strategies
 
@@ -233,7 +232,7 @@ def test_blocks_join_in_order():
     ranks = [rng.integers(1, 9, (6, 8)) for _ in range(3)]
     columns = rng.integers(0, 8, 6)
     whole = pack_ranks(ranks, columns)
-    parts = join_blocks([pack_ranks([m[a:b] for m in ranks], columns[a:b]) for a, b in [(0, 1), (1, 1), (1, 6)]])
+    parts = PackedBlock.join([pack_ranks([m[a:b] for m in ranks], columns[a:b]) for a, b in [(0, 1), (1, 1), (1, 6)]])
     for name in ("answer", "n_candidates", "always_ahead", "counts", "contested"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
     assert parts.gaps is None
@@ -242,4 +241,4 @@ def test_blocks_join_in_order():
 def test_blocks_with_and_without_gaps_do_not_join():
     scores, column = [np.array([[1.0, 2.0]])], np.array([0])
     with pytest.raises(RanksError, match="some blocks have score gaps and some have not"):
-        join_blocks([pack_scores(scores, column), pack_scores(scores, column, None, np.ones(1))])
+        PackedBlock.join([pack_scores(scores, column), pack_scores(scores, column, None, np.ones(1))])

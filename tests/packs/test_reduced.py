@@ -1,7 +1,5 @@
 """Reduced ranks: everything comes back where nothing is left out, and what is left out is stood for."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from relens.errors import RanksError
 from relens.packs.reduced import _rounded, _unrounded, read_reduced, write_reduced
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import Reduction
-from tests.random_packs import assert_same, scored
+from tests.random_packs import assert_same, changed, scored
 
 SIMULATION = Simulation(models=("a", "b", "c"), triples_per_relation=(40, 20), n_entities=400, level=(2.0, 1.0))
 
@@ -25,12 +23,12 @@ def through_file(packed, tmp_path, reduction):
 def test_what_loses_nothing_comes_back(tmp_path, with_gaps):
     packed = scored(n_queries=20)
     # Gaps of at most eight bits are not rounded.
-    packed = replace(packed, gaps=np.clip(packed.gaps, -256, 256)) if with_gaps else replace(
+    packed = changed(packed, gaps=np.clip(packed.gaps, -256, 256)) if with_gaps else changed(
         packed, gaps=None, gap_scales=None
     )  # fmt: skip
     found = through_file(packed, tmp_path, Reduction(100, 10))
     assert found.provenance.candidates == "all, reduced to 100+10 contested"
-    assert_same(replace(found, provenance=packed.provenance), packed)
+    assert_same(changed(found, provenance=packed.provenance), packed)
 
 
 def test_kept_candidates_are_those_of_the_pack_and_the_number_stays(tmp_path):

@@ -13,7 +13,7 @@ from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import PackWriter, assemble, check_pair, load_pack, save_pack
 from relens.records import Provenance
 from tests import strategies
-from tests.random_packs import assert_same, header_of, scored
+from tests.random_packs import assert_same, changed, header_of, scored
 
 
 @pytest.mark.kernels
@@ -100,7 +100,7 @@ def test_a_store_replaces_an_older_one(tmp_path):
 
 def test_missing_queries_are_noticed_and_nothing_is_written(tmp_path):
     with (
-        pytest.raises(RanksError, match="1 queries were packed, expected 2"),
+        pytest.raises(RanksError, match="packed 1 queries, expected 2"),
         PackWriter.open(tmp_path / "s", header_of(2, ("a",)), 3) as writer,
     ):
         writer.append(pack_ranks([np.array([[1, 2, 3]])], np.array([0])))
@@ -110,9 +110,9 @@ def test_missing_queries_are_noticed_and_nothing_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("header", "candidates", "message"),
     [
-        (header_of(1, ("a",)), 2, "a query has 3 candidates, the store was opened for 2"),
-        (header_of(1, ("a", "b")), 3, "a block has the ranks of 1 models, expected 2"),
-        (header_of(1, ("a",), gap_scales=np.ones(1)), 3, "score gaps and gap scales go together"),
+        (header_of(1, ("a",)), 2, "a query has 3 candidates, the store was opened for up to 2"),
+        (header_of(1, ("a", "b")), 3, "a block has 1 rows of ranks, expected 2: one per model"),
+        (header_of(1, ("a",), gap_scales=np.ones(1)), 3, "a block and its header differ in score gaps"),
     ],
 )
 def test_blocks_that_do_not_fit_the_store_are_refused(tmp_path, header, candidates, message):
@@ -156,7 +156,7 @@ def test_damaged_stores_are_refused_by_name(tmp_path, damage, message):
 
 def test_a_pair_of_splits_of_one_experiment_is_accepted():
     valid, test = scored(0), scored(1)
-    check_pair(valid, replace(test, provenance=replace(test.provenance, split="test")))
+    check_pair(valid, changed(test, provenance=replace(test.provenance, split="test")))
 
 
 @pytest.mark.parametrize(
@@ -172,4 +172,4 @@ def test_a_pair_of_splits_of_one_experiment_is_accepted():
 )
 def test_a_pair_that_does_not_belong_together_is_refused(changes, message):
     with pytest.raises(RanksError, match=message):
-        check_pair(scored(), replace(scored(), **changes))
+        check_pair(scored(), changed(scored(), **changes))

@@ -13,6 +13,7 @@ from relens.prediction.candidate_ranking import Place
 from relens.prediction.confidence import LEAST, PLACES, Confidence, never_rising
 from relens.ranking.answer_ranks import AnswerRanks
 from tests import simulated
+from tests.random_packs import changed
 
 
 def confidence_of(places, *, group=None, answered=None, n_groups=1, tied=None):
@@ -101,5 +102,5 @@ def test_validation_ranks_of_a_run_are_counted():
     assert found.share_at(6, False, Place(0, 0)) == pytest.approx((12 * at_first + 5 * np.mean(ranks == 1)) / 17)
     fewer = search(valid.select_models(("alpha", "beta")), method="mean", input="rank")
     assert Confidence.from_valid(valid, fewer, 30).queries.sum() == 60
-    sampled = replace(valid, provenance=replace(valid.provenance, candidates="sampled"))
+    sampled = changed(valid, provenance=replace(valid.provenance, candidates="sampled"))
     assert Confidence.from_valid(sampled, weights, 30) is None

@@ -83,7 +83,7 @@ def test_the_shape_of_a_batch_is_that_of_the_ranking_or_does_not_matter(run, ens
     trained = TrainedModel.open(run.model_path(model) / "trained").load(ensemble.dataset)
     ranker = Ranker({model: trained}, ensemble.dataset)
     queries = ensemble.dataset.queries("valid")
-    assert len(queries) <= ranker.block
+    assert len(queries) <= ranker.batches.rows
     together = ranker._scores(queries)[0].numpy()
     for some in (np.array([5]), np.arange(700, 764), np.arange(0, 2200, 80)):
         np.testing.assert_array_equal(ensemble.models.scores(model, queries[some]), together[some])

@@ -6,9 +6,11 @@ from torch import Tensor, nn
 from relens.data.candidates import PADDING, Candidates
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
+from relens.errors import RanksError
 from relens.models.base import Drop, KGEModel, keep_all
 from relens.models.embedding import Encoded
-from relens.ranking.validation import filtered_ranks, mean_reciprocal_rank
+from relens.ranking.competition import Competition
+from relens.ranking.validation import answer_ranks, mean_reciprocal_rank
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples
 
 
@@ -18,7 +20,7 @@ class TableModel(KGEModel):
     def __init__(self, table: Tensor) -> None:
         super().__init__(table.shape[0], table.shape[1] // 2)
         self.entity = nn.Parameter(table)
-        self.largest = table.shape[0] * table.shape[1]
+        self.largest = 10**6
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         if len(anchor) > self.largest:
@@ -40,6 +42,11 @@ def model(seed: int = 0) -> TableModel:
     return TableModel(torch.randint(5, (N_ENTITIES, 2 * N_RELATIONS, N_ENTITIES), generator=rng).float())
 
 
+def against(triples: np.ndarray) -> Competition:
+    """Ask both directions of some triples, which are all that is known."""
+    return Competition(Queries.from_triples(triples), KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS))
+
+
 def brute_force(table: list, triples: np.ndarray, known: np.ndarray) -> list[float]:
     facts = {tuple(row) for row in known.tolist()}
     ranks = []
@@ -58,8 +65,8 @@ def brute_force(table: list, triples: np.ndarray, known: np.ndarray) -> list[flo
 def test_filtered_ranks_are_brute_force(triples, memory) -> None:
     asked = triples[::3]
     known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
-    ranks = filtered_ranks(model(), Queries.from_triples(asked), known, memory=memory)
-    assert ranks.tolist() == brute_force(model().entity.tolist(), asked, triples)
+    ranks = answer_ranks(model(), Competition(Queries.from_triples(asked), known), memory=memory)
+    assert ranks.realistic.tolist() == brute_force(model().entity.tolist(), asked, triples)
 
 
 @pytest.mark.parametrize("memory", [1, 2_000, 2**30])
@@ -68,57 +75,64 @@ def test_ranks_among_candidates_are_brute_force(triples, memory) -> None:
     others = [rng.permutation(np.setdiff1d(np.arange(N_ENTITIES), [answer])) for answer in queries.answer]
     negatives = np.stack(others)[:, :4].astype(np.int32)
     negatives[::5, 2:] = PADDING
-    ranks = filtered_ranks(model(), queries, None, Candidates(negatives, "by hand"), memory=memory)
+    given = Competition(queries, candidates=Candidates(negatives, "by hand"))
+    ranks = answer_ranks(model(), given, memory=memory)
     expected = []
     for q, row in enumerate(negatives.tolist()):
         relation = queries.relation[q] + N_RELATIONS * queries.direction[q]
         scores = model().entity[queries.anchor[q], relation].tolist()
         own, theirs = scores[queries.answer[q]], [scores[c] for c in row if c != PADDING]
         expected.append(1 + sum(score > own for score in theirs) + sum(score == own for score in theirs) / 2)
-    assert ranks.tolist() == expected
+    assert ranks.realistic.tolist() == expected
 
 
 @pytest.mark.parametrize("largest", [1, 2, 5, 7])
 def test_chunks_are_halved_when_memory_runs_out(triples, largest) -> None:
-    known, queries = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS), Queries.from_triples(triples)
+    competition = against(triples)
     narrow = model()
     narrow.largest = largest
-    assert np.array_equal(filtered_ranks(narrow, queries, known), filtered_ranks(model(), queries, known))
+    found, expected = answer_ranks(narrow, competition), answer_ranks(model(), competition)
+    assert np.array_equal(found.ahead, expected.ahead)
+    assert np.array_equal(found.tied, expected.tied)
 
 
 def test_memory_too_small_for_one_query_is_an_error(triples) -> None:
     narrow = model()
     narrow.largest = 0
-    known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
     with pytest.raises(torch.OutOfMemoryError):
-        filtered_ranks(narrow, Queries.from_triples(triples), known)
+        answer_ranks(narrow, against(triples))
 
 
 def test_other_errors_are_not_taken_for_memory(triples) -> None:
     broken = TableModel(torch.zeros(N_ENTITIES, 2 * N_RELATIONS, 3))
-    known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
     with pytest.raises(RuntimeError, match="index"):
-        filtered_ranks(broken, Queries.from_triples(triples), known)
+        answer_ranks(broken, against(triples))
 
 
 def test_constant_model_ranks_in_the_middle() -> None:
     triples = np.array([[0, 0, 1]], dtype=np.int32)
     constant = TableModel(torch.zeros(N_ENTITIES, 2 * N_RELATIONS, N_ENTITIES))
-    mrr = mean_reciprocal_rank(
-        constant, Queries.from_triples(triples), KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
-    )
-    assert mrr == pytest.approx(2 / (N_ENTITIES + 1))
+    assert mean_reciprocal_rank(constant, against(triples)) == pytest.approx(2 / (N_ENTITIES + 1))
 
 
 def test_scores_that_are_no_numbers_rank_last(triples) -> None:
     nothing = TableModel(torch.full((N_ENTITIES, 2 * N_RELATIONS, N_ENTITIES), torch.nan))
     known = KnownAnswers.build([], N_ENTITIES, N_RELATIONS)
-    assert filtered_ranks(nothing, Queries.from_triples(triples), known).min() >= N_ENTITIES
+    assert answer_ranks(nothing, Competition(Queries.from_triples(triples), known)).realistic.min() >= N_ENTITIES
 
 
 def test_the_model_is_in_training_afterwards_if_it_was_before(triples) -> None:
-    known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
     for mode in (True, False):
         trained = model().train(mode)
-        filtered_ranks(trained, Queries.from_triples(triples), known)
+        answer_ranks(trained, against(triples))
         assert trained.training is mode
+
+
+def test_a_competition_has_known_answers_or_candidates() -> None:
+    queries = Queries.from_triples(np.array([[0, 0, 1]], dtype=np.int32))
+    known = KnownAnswers.build([], N_ENTITIES, N_RELATIONS)
+    given = Candidates(np.array([[2], [3]], dtype=np.int32), "by hand")
+    for wrong in ((None, None), (known, given)):
+        with pytest.raises(RanksError, match="takes known answers or candidates"):
+            Competition(queries, *wrong)
+    assert (Competition(queries, known).n_columns, Competition(queries, None, given).n_columns) == (N_ENTITIES, 2)

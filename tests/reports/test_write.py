@@ -25,6 +25,7 @@ from relens.reports.headline import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
 from tests import simulated
+from tests.random_packs import changed
 from tests.reports.pages import Page
 
 SPECS = ("mean", "simple:input=rank", "dsc:input=rank,regularise=none")
@@ -190,7 +191,7 @@ def retrained(split, kept):
     names = [name for name in packed.models if name != kept]
     others = {name: names[(i + 1) % len(names)] for i, name in enumerate(names)}
     shuffled = packed.select_models([others.get(name, name) for name in packed.models])
-    return replace(shuffled, models=packed.models, gap_scales=packed.gap_scales)
+    return changed(shuffled, models=packed.models, gap_scales=packed.gap_scales)
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
@@ -399,7 +400,7 @@ def hostile(split):
     packed = simulated.packed(split)
     relations = (HOSTILE, "\"' onmouseover='x", "$x_1$ & <b>", '关系 id="x" #0072b2')
     models = ("<img src=x>", "beta&amp;", "ga'mma\"")
-    return replace(
+    return changed(
         packed, relations=relations, models=models, provenance=replace(packed.provenance, dataset="</title><script>")
     )
 
@@ -431,7 +432,7 @@ def with_graph(tmp_path):
     for split in ("valid", "test"):
         packed = simulated.packed(split)
         provenance = replace(packed.provenance, dataset="toy", fingerprint=dataset.fingerprint)
-        packs.append(replace(packed, provenance=provenance, cardinalities=("1-1", "1-N", "N-N", "N-N")))
+        packs.append(changed(packed, provenance=provenance, cardinalities=("1-1", "1-N", "N-N", "N-N")))
     run = quick_run(tmp_path / "run", *packs)
     for model in ("alpha", "beta"):
         records = [

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
 from relens.models.base import KGEModel
+from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.training.presets import resolve_settings
 from relens.training.settings import TrainSettings
@@ -48,8 +49,8 @@ class TrainMRR:
     """Validates on the training triples themselves."""
 
     def __init__(self, triples: npt.NDArray[np.int32]) -> None:
-        self.queries = Queries.from_triples(triples)
-        self.known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
+        known = KnownAnswers.build([triples], N_ENTITIES, N_RELATIONS)
+        self.competition = Competition(Queries.from_triples(triples), known)
 
     def __call__(self, model: KGEModel) -> float:
-        return mean_reciprocal_rank(model, self.queries, self.known)
+        return mean_reciprocal_rank(model, self.competition)

@@ -20,7 +20,9 @@ from relens.data.patterns import ROWS, STEPS, Triple, patterns
 from relens.data.queries import Queries
 from relens.models import MODELS
 from relens.models.base import KGEModel
-from relens.ranking.validation import filtered_ranks, scoring
+from relens.ranking.competition import Competition
+from relens.ranking.scoring import evaluating
+from relens.ranking.validation import answer_ranks
 from relens.training.loop import new_model, optimise
 from relens.training.presets import settings_from_values
 
@@ -98,13 +100,13 @@ class Learned:
     def hit_at_1(self) -> float:
         """Return the share of queries, in both directions, whose answer is first."""
         known = KnownAnswers.build(list(self.graph.splits.values()), *sizes(self.graph))
-        ranks = filtered_ranks(self.model, Queries.from_triples(self.graph.test), known)
-        return float((ranks == 1).mean())
+        ranks = answer_ranks(self.model, Competition(Queries.from_triples(self.graph.test), known))
+        return float((ranks.realistic == 1).mean())
 
     def scores(self, head: int, tail: int) -> torch.Tensor:
         """Score a triple made of each one asked, (n,); columns 0 and 2 of what is asked are its head and its tail."""
         asked = torch.from_numpy(self.graph.test.astype(np.int64))
-        with scoring(self.model):
+        with evaluating(self.model):
             return self.model.score(self.model.encode(asked[:, head], asked[:, 1]), asked[:, [tail]]).squeeze(1)
 
 

@@ -56,20 +56,21 @@ def one_of(names: Iterable[str]) -> str:
 PRESET_HELP = f"Settings to start from: {one_of(PRESETS)}."
 
 
+def split_names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
+    """Read a comma-separated list of names; it is empty where the option is not given."""
+    names = [name.strip() for name in (value or "").split(",") if name.strip()]
+    if value is not None and not names:
+        raise click.BadParameter("it names no model; leave the option out to use all", ctx, param)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise click.BadParameter(f"model {twice[0]!r} is named twice", ctx, param)
+    return names
+
+
 def models_option(command: F) -> F:
     """Add ``--models``, a comma-separated list that arrives as a list of names (empty for all)."""
-
-    def split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
-        names = [name.strip() for name in (value or "").split(",") if name.strip()]
-        if value is not None and not names:
-            raise click.BadParameter("it names no model; leave the option out to use all", ctx, param)
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise click.BadParameter(f"model {twice[0]!r} is named twice", ctx, param)
-        return names
-
     return click.option(
-        "--models", callback=split, metavar="A,B,…", help="Use these models only, in this order.  [default: all]"
+        "--models", callback=split_names, metavar="A,B,…", help="Use these models only, in this order.  [default: all]"
     )(command)
 
 

@@ -20,10 +20,10 @@ from relens.metrics.mrr import mrr
 @click.option(
     "--candidates",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Rank among the candidates in this folder only, which `relens data sample-negatives` made.",
+    help="Rank only among the candidates in this folder, written by `relens data sample-negatives`.",
 )
 @click.option(
-    "--into", type=click.Path(path_type=Path), help="Keep the ranks in this run, made if need be, instead of RUN."
+    "--into", type=click.Path(path_type=Path), help="Keep the ranks in this run, created if necessary, instead of RUN."
 )
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @click.option("--force", is_flag=True, help="Replace ranks that are there already.")
@@ -40,8 +40,8 @@ def rank(
 ) -> None:
     """Rank the validation and test queries with all trained models of RUN, and keep packed ranks.
 
-    All models see each query at once, so no rank matrix is ever written. Known answers of train, valid and test are
-    left out. Where the data set comes with candidates of its own (OGB's do), answers compete with those only.
+    All models score each query together, so no matrix of ranks is written. Known answers of train, valid and test are
+    left out. Where the data set has candidates of its own (as OGB's), answers compete only with those.
     """
     run = api.rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,

@@ -1,4 +1,4 @@
-"""``relens simulate``: the whole engine on simulated models, in seconds, without data."""
+"""``relens simulate``: all stages after training, on simulated models, in seconds and without data."""
 
 import shlex
 from pathlib import Path
@@ -24,23 +24,23 @@ TRIPLES = (400, 320, 260, 220, 180, 150, 120, 100, 80, 60, 40, 20)
 @click.command()
 @click.option(
     "--run", "run_path", type=click.Path(path_type=Path), default=Path("runs/simulated"), show_default=True,
-    help="Where to keep the ranks and weights; an earlier simulation there is replaced.",
+    help="The run for ranks and weights; an earlier simulation there is replaced.",
 )  # fmt: skip
 @seed_option
 @jobs_option
 @json_option
 def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
-    """Simulate five models that are good at different relations, and compare ways to combine them.
+    """Simulate five models that are good at different relations, and compare methods to combine them.
 
-    The models do not exist: their scores are drawn at random, with a skill that depends on the relation. Everything
-    after that is real: packing, search on the validation split, evaluation on the test split.
+    The scores of the models are random numbers, with a skill that depends on the relation. The later stages are real:
+    packing, search on the validation split, evaluation on the test split.
     """
     if (run_path / RECORD).is_file() and Run.open(run_path).dataset != DATASET:
         raise InputError(f"{run_path} holds ranks that are not simulated: choose another place with --run")
     simulation = Simulation(
         MODELS, TRIPLES, n_entities=2000, level=(2.4, 1.1), skill=0.45, noise=0.5, agreement=0.6, seed=seed
     )
-    note(f"simulating {len(MODELS)} models on {2 * sum(TRIPLES):,} queries a split, {len(TRIPLES)} relations")
+    note(f"simulating {len(MODELS)} models on {2 * sum(TRIPLES):,} queries per split, {len(TRIPLES)} relations")
     progress = TerminalProgress()
     packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in EVALUATED}
     with Run.receive_ranks(run_path, DATASET, force=True) as folder:

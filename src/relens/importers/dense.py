@@ -1,4 +1,4 @@
-"""Dense arrays to packed ranks, a few rows at a time, under a memory budget; the values are checked on the way."""
+"""Dense arrays of ranks or scores, packed a few rows at a time under a memory budget; all values are checked."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,34 +14,32 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.candidates import Rows
-from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import open_npy
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
+from relens.packs.kernels import within
+from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
 from relens.packs.packing import (
-    Exclusions,
-    PackedBlock,
+    fit_gap_scales,
     float_dtype,
-    join_blocks,
     pack_ranks,
     pack_scores,
     rank_dtype,
     rerank,
+    scale_rows,
     unsigned_dtype,
-    within,
 )
 from relens.packs.store import PackWriter, assemble, load_pack
 from relens.progress import SILENT, Advance, Progress
-from relens.ranking.batches import MEMORY_BUDGET
+from relens.ranking.competition import Exclusions
+from relens.ranking.memory import MEMORY_BUDGET
 
 Kind = Literal["ranks", "scores"]
 Fill = Callable[[npt.NDArray[Any]], None]
-"""Puts rows into an array (b, C) of the type they have."""
+"""Fills an array (b, C) with the next b rows, in their own type."""
 
-_TILE_BYTES = 2**22  # what a thread packs at once: little enough to stay in the processor's cache
-_READ_BYTES = 2**18  # what a thread reads of one model at least, however many models share a tile
-_TASK_BYTES = 2**26  # what a thread reads before it hands a block on: enough to make the hand-over cheap
+_TILE_BYTES = 2**22  # a thread packs this much at once: it stays in the processor's cache
+_READ_BYTES = 2**18  # a thread reads at least this much of one model, however many models share a tile
+_TASK_BYTES = 2**26  # a thread reads this much for one block: handing blocks over stays cheap
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ class Matrix:
     """The values of one model for Q queries and C candidates, read a few rows at a time.
 
     Attributes:
-        place: the file or name that messages show.
+        place: the file, or the name that messages show.
         shape: (Q, C).
         dtype: the type of the values.
         file_columns: columns of a row as the user sees it; more than C where a row holds several queries.
-        rows: gives the rows begin..end, a view where that is possible.
-        file: the file in which the rows follow one another, and the byte where they begin; None where they do not.
+        rows: returns the rows begin..end, as a view where possible.
+        file: the file that holds the rows one after the other, and their first byte; None where there is no such file.
     """
 
     place: str
@@ -66,7 +64,7 @@ class Matrix:
 
     @classmethod
     def from_array(cls, place: str, values: npt.NDArray[Any], queries_per_row: int = 1) -> Self:
-        """Take an array whose rows hold the candidates of one or several queries side by side."""
+        """Take an array. A row holds the candidates of one query, or of several side by side."""
         if values.ndim != 2 or values.shape[1] == 0 or values.shape[1] % queries_per_row:
             raise RanksError(
                 f"{place} has shape {values.shape}, expected (queries, candidates)"
@@ -78,7 +76,7 @@ class Matrix:
 
     @classmethod
     def open(cls, path: Path, queries_per_row: int = 1) -> Self:
-        """Take a ``.npy`` file; it stays closed but for the rows that are being read."""
+        """Take a ``.npy`` file, which is opened only while rows are read."""
         values = open_npy(path)
         matrix = cls.from_array(str(path), values, queries_per_row)
         if isinstance(values, np.memmap) and values.flags.c_contiguous:
@@ -87,7 +85,7 @@ class Matrix:
         return matrix
 
     def reading(self, begin: int, end: int) -> AbstractContextManager[Fill]:
-        """Open the rows begin..end; the context yields a function that fills arrays (b, C) with the next b of them."""
+        """Open the rows begin..end. The context yields a function that fills arrays (b, C) with the next b rows."""
         if self.file is None:
             return _cutting(self.rows(begin, end))
         return _reading(self.file, begin * self.row_bytes)
@@ -98,7 +96,7 @@ class Matrix:
         return self.shape[1] * self.dtype.itemsize
 
     def where(self, row: int, column: int) -> str:
-        """Name a value of the (Q, C) array as the user finds it in the file."""
+        """Name the place of a value of the (Q, C) array in the user's file."""
         file_row, file_column = divmod(row * self.shape[1] + column, self.file_columns)
         return f"{self.place}, row {file_row}, column {file_column}"
 
@@ -123,7 +121,7 @@ def _cutting(rows: npt.NDArray[Any]) -> Iterator[Fill]:
 
 @contextmanager
 def _reading(source: tuple[Path, int], n_before: int) -> Iterator[Fill]:
-    # Read, not mapped: to copy what the system has cached costs less than its work for every page of a mapping.
+    # Read, not mapped: copying cached pages is cheaper than mapping each of them.
     path, offset = source
     with path.open("rb", buffering=0) as file:
         file.seek(offset + n_before)
@@ -146,30 +144,24 @@ def _read_rows(
 
 @dataclass(frozen=True)
 class Dense:
-    """What a split is packed from.
+    """The ranks or scores of a split, before they are packed.
 
     Attributes:
-        header: models, queries and whatever else the pack will say.
+        header: models, queries and the other facts of the pack.
         kind: whether the values are ranks or scores.
         matrices: one per model of the header.
-        answer_column: the answer's column of each query, (Q,).
-        known: gives the columns to leave out for some of the queries; without it, ranks are taken as they are and
-            scores are ranked among all candidates.
-        absent: gives the columns in which the queries at some rows have no candidate at all.
+        answer_column: the column of the answer of each query, (Q,).
+        excluded: returns the columns that do not compete for the queries at some rows; None where all columns
+            compete, and ranks are taken as they are.
+        serial: rows are computed when they are read: read them in order, in one thread.
     """
 
     header: PackHeader
     kind: Kind
     matrices: Sequence[Matrix]
     answer_column: npt.NDArray[np.integer[Any]]
-    known: Callable[[Queries], Exclusions] | None = None
-    absent: Callable[[Rows], Exclusions] | None = None
-
-    def left_out(self, rows: Rows) -> Exclusions | None:
-        """Return the columns to leave out for the queries at ``rows``; None where none are."""
-        if self.absent is not None:
-            return self.absent(rows)
-        return None if self.known is None else self.known(self.header.queries[rows])
+    excluded: Callable[[Rows], Exclusions] | None = None
+    serial: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -187,13 +179,13 @@ def pack_dense(
 ) -> PackedRanks:
     """Check and pack all queries, into a store at ``path`` if given, else in memory.
 
-    Beyond the memory budget (in bytes) there is only a constant, one query per thread at least, and, without a
-    ``path``, the result.
+    Beyond ``memory_budget`` bytes, packing takes a constant, at least one query per thread and, without ``path``, the
+    result.
     """
     check_shapes(dense)
     header = dense.header
     with progress.task(f"packing {header.provenance.split}", len(header.queries)) as advance:
-        blocks = _blocks(dense, memory_budget, jobs, advance)
+        blocks = _blocks(dense, memory_budget, 1 if dense.serial else jobs, advance)
         if path is None:
             return assemble(header, blocks)
         with PackWriter.open(path, header, dense.n_columns) as writer:
@@ -202,11 +194,30 @@ def pack_dense(
     return load_pack(path)
 
 
+def fit_scales(dense: Dense) -> npt.NDArray[np.float64]:
+    """Return the scales of score gaps, (N,), from an even sample of the queries of valid."""
+    check_shapes(dense)
+    rows = scale_rows(len(dense.header.queries))
+    sample = []
+    for matrix in dense.matrices:
+        picked = np.concatenate([matrix.rows(row, row + 1) for row in rows.tolist()])
+        for row, values in zip(rows.tolist(), picked, strict=True):
+            check_scores(matrix, values[None], row)
+        sample.append(picked)
+    excluded = None if dense.excluded is None else dense.excluded(rows)
+    return fit_gap_scales(sample, dense.answer_column[rows], excluded)
+
+
+def with_scales(dense: Dense, scales: npt.NDArray[np.float64] | None) -> Dense:
+    """Return the same scores, to be packed with gaps of these scales (N,)."""
+    return replace(dense, header=replace(dense.header, gap_scales=scales))
+
+
 def check_shapes(dense: Dense) -> None:
-    """Refuse matrices that do not fit each other, the models or the queries, and answers beyond the columns."""
+    """Raise an error for matrices that do not fit each other, the models or the queries."""
     n_queries, split = len(dense.header.queries), dense.header.provenance.split
     if not n_queries or not dense.matrices:
-        found = f"{len(dense.matrices)} models and {n_queries} queries"
+        found = f"{len(dense.matrices)} arrays and {n_queries} queries"
         raise RanksError(f"nothing to pack for {split}: found {found}, expected some of each.")
     check_columns(dense.matrices)
     for matrix in dense.matrices:
@@ -222,13 +233,14 @@ def check_shapes(dense: Dense) -> None:
     beyond = np.flatnonzero((dense.answer_column < 0) | (dense.answer_column >= dense.n_columns))
     if len(beyond):
         raise RanksError(
-            f"the answer of query {beyond[0]} is candidate {dense.answer_column[beyond[0]]}, but the files have "
-            f"columns 0 to {dense.n_columns - 1}: the query list and the {dense.kind} belong to different data sets."
+            f"the answer of query {beyond[0]} (counted from 0) is candidate {dense.answer_column[beyond[0]]}, but the "
+            f"files have columns 0 to {dense.n_columns - 1}: the query list and the {dense.kind} belong to different "
+            f"data sets."
         )
 
 
 def check_columns(matrices: Sequence[Matrix]) -> None:
-    """Refuse matrices with different numbers of candidates."""
+    """Raise an error for matrices with different numbers of candidates."""
     first = matrices[0]
     for matrix in matrices:
         if matrix.shape[1] != first.shape[1]:
@@ -239,7 +251,7 @@ def check_columns(matrices: Sequence[Matrix]) -> None:
 
 
 def _blocks(dense: Dense, memory_budget: int, jobs: int, advance: Advance) -> Iterator[PackedBlock]:
-    """Pack in tasks of consecutive rows, in order, no more tasks at a time than the budget allows."""
+    """Pack in tasks of consecutive rows, in order, as many at a time as the budget allows."""
     n_queries = len(dense.header.queries)
     at_once = 2 * jobs
     size = _task_rows(dense, memory_budget // at_once)
@@ -247,7 +259,7 @@ def _blocks(dense: Dense, memory_budget: int, jobs: int, advance: Advance) -> It
         tasks = (
             pool.submit(_pack_rows, dense, begin, min(begin + size, n_queries)) for begin in range(0, n_queries, size)
         )
-        # One fewer than may be at once: a block is handed on while the next ones are being packed.
+        # One fewer than fit: a block is handed over while the next ones are being packed.
         waiting = deque(islice(tasks, at_once - 1))
         while waiting:
             block = waiting.popleft().result()
@@ -257,7 +269,7 @@ def _blocks(dense: Dense, memory_budget: int, jobs: int, advance: Advance) -> It
 
 
 def _task_rows(dense: Dense, n_bytes: int) -> int:
-    """Return how many rows a task may hold: those it reads, and twice (to join them) all it could find contested."""
+    """Return how many rows a task may hold: their values, and twice (for joining) all contested ranks they can have."""
     row_read = sum(matrix.row_bytes for matrix in dense.matrices)
     stored = rank_dtype(dense.n_columns).itemsize + (0 if dense.header.gap_scales is None else 4)
     row_held = row_read + 2 * stored * len(dense.matrices) * dense.n_columns
@@ -266,11 +278,11 @@ def _task_rows(dense: Dense, n_bytes: int) -> int:
 
 def _pack_rows(dense: Dense, begin: int, end: int) -> PackedBlock:
     """Pack the queries begin..end, a tile at a time."""
-    return join_blocks([_pack_tile(dense, tile, rows) for rows, tile in _tiles(dense, begin, end)])
+    return PackedBlock.join([_pack_tile(dense, tile, rows) for rows, tile in _tiles(dense, begin, end)])
 
 
 def _tiles(dense: Dense, begin: int, end: int) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-    """Yield the checked values of the queries begin..end, (N, b, C), a few at a time, in room that is used again."""
+    """Yield the checked values of the queries begin..end, (N, b, C), a few at a time, in memory that is reused."""
     matrices, n_columns = dense.matrices, dense.n_columns
     ranks = dense.kind == "ranks"
     dtype = unsigned_dtype(n_columns) if ranks else float_dtype(matrix.dtype for matrix in matrices)
@@ -293,19 +305,19 @@ def _tiles(dense: Dense, begin: int, end: int) -> Iterator[tuple[slice, npt.NDAr
 
 def _pack_tile(dense: Dense, tile: npt.NDArray[Any], rows: slice) -> PackedBlock:
     answer_column = dense.answer_column[rows]
-    known = dense.left_out(rows)
+    excluded = None if dense.excluded is None else dense.excluded(rows)
     if dense.kind == "scores":
-        return pack_scores(tile, answer_column, known, dense.header.gap_scales)
-    return pack_ranks(tile, answer_column) if known is None else rerank(tile, answer_column, known)
+        return pack_scores(tile, answer_column, excluded, dense.header.gap_scales)
+    return pack_ranks(tile, answer_column) if excluded is None else rerank(tile, answer_column, excluded)
 
 
 def check_ranks(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> None:
-    """Refuse values (b, C) that are not whole numbers 1..C."""
+    """Raise an error for values (b, C) that are not whole numbers from 1 to C."""
     most = values.shape[1]
     if values.dtype in (np.uint16, np.uint32):
         fine = within(values, most)
     else:
-        # Extremes first: they need no memory, and a NaN is the extreme of its array.
+        # The extremes need no memory, and NaN is both extremes of its array.
         fine = values.min() >= 1 and values.max() <= most
         fine = fine and (values.dtype.kind != "f" or (np.rint(values) == values).all())
     if fine:
@@ -327,13 +339,13 @@ def check_ranks(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> Non
 
 
 def check_scores(matrix: Matrix, values: npt.NDArray[Any], first_row: int) -> None:
-    """Refuse values (b, C) that are not finite."""
+    """Raise an error for values (b, C) that are not finite."""
     if np.isfinite(values.min()) and np.isfinite(values.max()):
         return
     row, column = np.argwhere(~np.isfinite(values))[0].tolist()
     raise RanksError(
         f"{matrix.where(first_row + row, column)}: found score {values[row, column]}, expected a finite number. "
-        f"Filter known answers with relens instead of masking their scores, and check that training did not diverge."
+        f"Let relens filter known answers instead of masking their scores, and check that training did not diverge."
     )
 
 

@@ -1,7 +1,7 @@
-"""From rows of ids to queries: which rows ask for heads, and which two rows belong to one triple.
+"""Directions: which rows of ids ask for heads, and which two rows belong to one triple.
 
-Inverse rows are told by their relation id r + R, never by their place, and R is read off the ids: in a split where
-every row (h, r, t) has its inverse (t, r + R, h), the smaller half of the ids are the forward ones.
+Inverse rows are recognised by their relation id r + R, never by their position. R follows from the ids: where every
+row (h, r, t) has its inverse (t, r + R, h), the smaller half of the ids are the forward ones.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def find_n_relations(splits: Mapping[str, Rows]) -> int:
-    """Find R from rows (anchor, relation, answer) of forward and inverse queries, which must agree in all splits."""
+    """Find R from rows (anchor, relation, answer) of forward and inverse queries; all splits must agree."""
     found = {}
     for split, rows in splits.items():
         try:
@@ -28,19 +28,19 @@ def find_n_relations(splits: Mapping[str, Rows]) -> int:
         except RanksError as problem:
             raise RanksError(
                 f"cannot tell head queries from tail queries in {split}: {problem}. Expected a row (t, r + R, h) for "
-                f"every row (h, r, t). Pass the number of relations with --relations R: rows with ids from R on are "
-                f"then head queries."
+                f"every row (h, r, t). Pass the number of relations, `n_relations=R`: rows with ids from R on are then "
+                f"head queries."
             ) from problem
     if len(set(found.values())) > 1:
         shown = ", ".join(f"{n} in {split}" for split, n in found.items())
-        raise RanksError(f"the splits disagree on the number of relations ({shown}). Pass it with --relations R.")
+        raise RanksError(f"the splits disagree on the number of relations ({shown}). Pass it: `n_relations=R`.")
     return next(iter(found.values()))
 
 
 def inverse_offset(rows: Rows, *, swapped: bool = True) -> int:
-    """Return the R for which the rows consist of (a, r, b) and (b, r + R, a), or say why there is none.
+    """Return the R for which the rows consist of (a, r, b) and (b, r + R, a), or raise an error with the reason.
 
-    Without ``swapped``, the second kind is (a, r + R, b).
+    Without ``swapped``, the second half is (a, r + R, b).
     """
     half, odd = divmod(len(rows), 2)
     if odd or not half:
@@ -50,7 +50,7 @@ def inverse_offset(rows: Rows, *, swapped: bool = True) -> int:
     inverse = rows[:, 1] >= ids[half]
     if inverse.sum() != half or ids[half - 1] >= offset:
         raise RanksError(f"found relation ids {ids[0]} to {ids[-1]}, which do not fall into two halves r and r + R")
-    forward, backward = _sorted(rows[~inverse]), _sorted(_undo(rows[inverse], offset, swapped))
+    forward, backward = _sorted(rows[~inverse]), _sorted(_undo(rows[inverse], offset, swapped=swapped))
     different = (forward != backward).any(axis=1)
     if different.any():
         head, relation, tail = min(forward[different][0].tolist(), backward[different][0].tolist())
@@ -63,7 +63,7 @@ def inverse_offset(rows: Rows, *, swapped: bool = True) -> int:
 def forward_triples(rows: Rows, n_relations: int, *, swapped: bool = True) -> Rows:
     """Return the triple (head, relation, tail) of each row (anchor, relation, answer); see ``inverse_offset``."""
     inverse = rows[:, 1] >= n_relations
-    return np.where(inverse[:, None], _undo(rows, n_relations, swapped), rows)
+    return np.where(inverse[:, None], _undo(rows, n_relations, swapped=swapped), rows)
 
 
 def directed_queries(rows: Rows, n_relations: int) -> Queries:
@@ -90,26 +90,26 @@ def twice(rows: Rows, n_relations: int) -> Rows:
 
 
 def find_mirror(splits: Mapping[str, Rows]) -> int | None:
-    """Return the one R for which the rows of every split come as r and r + R, whichever way round, if there is one."""
+    """Return the only R for which every split has each row with r and with r + R, in either order, or None."""
     found = {offset for rows in splits.values() for offset in _offsets(rows)}
     return found.pop() if len(found) == 1 and all(_offsets(rows) for rows in splits.values()) else None
 
 
 def mirrored_triples(rows: Rows, n_relations: int) -> npt.NDArray[np.int32]:
-    """Number the triples of rows in which each occurs as r and as r + R, whichever way round."""
+    """Number the triples of rows in which each occurs with r and with r + R, in either order."""
     swapped = True in _offsets(rows).values()
     return number_triples(forward_triples(rows, n_relations, swapped=swapped), rows[:, 1] >= n_relations)
 
 
 def _offsets(rows: Rows) -> dict[int, bool]:
-    """Return the R that fits the rows, and whether the entities of its inverse rows are swapped, if there is one."""
+    """Return the R that fits the rows, if any, and whether the entities of inverse rows are swapped."""
     for swapped in (False, True):
         with suppress(RanksError):
             return {inverse_offset(rows, swapped=swapped): swapped}
     return {}
 
 
-def _undo(rows: Rows, offset: int, swapped: bool) -> Rows:
+def _undo(rows: Rows, offset: int, *, swapped: bool) -> Rows:
     """Turn inverse rows into forward ones."""
     forward: Rows = rows[:, [2, 1, 0] if swapped else [0, 1, 2]] - np.array([0, offset, 0])
     return forward

@@ -1,4 +1,4 @@
-"""How files number entities and relations, in terms of a data set's ids."""
+"""Numbering: the ids of files, translated to the ids of a data set."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,24 +8,25 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from relens.data.candidates import Rows
 from relens.data.dataset import Dataset, Vocabulary
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import HEAD, Queries
 from relens.data.tsv import read_lines
 from relens.errors import DatasetError, RanksError
-from relens.packs.packing import Exclusions
+from relens.ranking.competition import Competition, Exclusions
 
 ENTITIES, RELATIONS = "entities.txt", "relations.txt"
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """Ids as files use them, translated to ids as packed ranks use them.
+    """The ids of files, translated to the ids of packed ranks.
 
-    Packed ranks use the ids of a data set where one is given, and those of the files otherwise.
+    Packed ranks use the ids of a data set where one is given, and the ids of the files otherwise.
 
     Attributes:
-        entity_of: the entity of each id in the files (which is its column, where all entities are candidates), (E,).
+        entity_of: the entity of each id in the files, (E,); where all entities are candidates, ids are columns.
         relation_of: the relation of each id in the files, (R,).
         relations: the labels of the R relations.
         entities: the labels of the E entities; None where only ids are known.
@@ -40,7 +41,7 @@ class Numbering:
     def read(cls, folder: Path, n_entities: int, relations: Vocabulary, data: Dataset | None = None) -> Self:
         """Take the order of labels from ``entities.txt`` and ``relations.txt`` where the folder has them.
 
-        Without these files the ids are those of the data set; without a data set they stand for themselves, and
+        Without these files the ids are those of the data set. Without a data set the ids of the files stay, and
         ``relations`` has the labels.
         """
         listed_entities = _listed(folder / ENTITIES, "entity")
@@ -74,7 +75,7 @@ class Numbering:
         return np.stack([self.entity_of[head], self.relation_of[relation], self.entity_of[tail]], axis=1)
 
     def mirrored(self) -> "Numbering":
-        """Return the numbering in which the inverse r + R of a relation counts as a relation of its own."""
+        """Return the numbering in which r + R, the inverse of a relation, is a relation of its own."""
         labels = self.relations.labels
         return replace(
             self,
@@ -88,21 +89,21 @@ class Numbering:
         columns[self.entity_of] = np.arange(len(columns), dtype=np.int32)
         return columns
 
-    def known(self, answers: KnownAnswers) -> Callable[[Queries], Exclusions]:
-        """Return what finds the columns of the known answers of some queries."""
-        column_of = self.columns()
+    def excluded(self, queries: Queries, known: KnownAnswers) -> Callable[[Rows], Exclusions]:
+        """Return a function that finds the columns of the other known answers of the queries at some rows."""
+        competition, column_of = Competition(queries, known), self.columns()
 
-        def find(queries: Queries) -> Exclusions:
-            offsets, entities = answers.other_answers(queries)
+        def find(rows: Rows) -> Exclusions:
+            offsets, entities = competition.excluded(rows)
             return offsets, column_of[entities]
 
         return find
 
 
 def number_triples(triples: npt.NDArray[Any], side: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Number triples (Q, 3) so that the two sides (Q,) of one get the same number, by first appearance, (Q,).
+    """Number triples (Q, 3) by first appearance, (Q,); the two sides (Q,) of a triple get the same number.
 
-    Of a repeated triple, the k-th occurrence on one side belongs to the k-th on the other.
+    The k-th occurrence of a repeated triple on one side belongs to its k-th occurrence on the other.
     """
     keys = np.column_stack([triples, side]).astype(np.int64)
     order = np.lexsort(keys.T[::-1])
@@ -122,7 +123,7 @@ def numbers(n_relations: int) -> Vocabulary:
 
 
 def triples_of(queries: Queries) -> npt.NDArray[np.int32]:
-    """Return the triple (head, relation, tail) each query asks about, (Q, 3)."""
+    """Return the triple (head, relation, tail) of each query, (Q, 3)."""
     for_head = queries.direction == HEAD
     head = np.where(for_head, queries.answer, queries.anchor)
     tail = np.where(for_head, queries.anchor, queries.answer)
@@ -130,15 +131,15 @@ def triples_of(queries: Queries) -> npt.NDArray[np.int32]:
 
 
 def check_in_split(place: Path, triples: npt.NDArray[np.int32], data: Dataset, split: str) -> None:
-    """Refuse triples (n, 3) that a split does not have: their file numbers entities and relations in another way."""
+    """Raise an error for triples (n, 3) that a split lacks: their file numbers entities or relations differently."""
     strange = ~np.isin(data.triple_keys(triples), data.triple_keys(data.splits[split]))
     if strange.any():
         head, relation, tail = triples[np.argmax(strange)].tolist()
         shown = ", ".join((data.entities.labels[head], data.relations.labels[relation], data.entities.labels[tail]))
         raise RanksError(
-            f"{place}: ({shown}) is not a triple of {split} in {data.name}. Files number entities and relations in "
-            f"the sorted order of their labels, unless {ENTITIES} and {RELATIONS} beside them list the labels in "
-            f"another order: add those, or import without a data set."
+            f"{place}: ({shown}) is not a triple of {split} in {data.name}. Files number entities and relations in the "
+            f"sorted order of their labels. If yours use another order, list the labels in {ENTITIES} and {RELATIONS} "
+            f"beside them, or import without `data=…`."
         )
 
 

@@ -1,4 +1,4 @@
-"""PyKEEN's trained models as scorers: ids are matched by label, and a pickle is loaded only for those who trust it."""
+"""PyKEEN's trained models as scorers. Ids are matched by label, and pickles are loaded only with the user's trust."""
 
 import csv
 import io
@@ -15,23 +15,25 @@ from relens.data.keys import triple_key
 from relens.data.queries import HEAD, Queries
 from relens.data.tsv import read_lines
 from relens.errors import InputError, MissingExtraError, RanksError, nearest
+from relens.importers.importer import require_trust
+from relens.ranking.memory import Batches
 
 if TYPE_CHECKING:
     import torch
 
 MODEL_FILE, TRIPLES_FOLDER = "trained_model.pkl", "training_triples"
 MEMORY = 2**28
-"""Bytes that comparing a batch of queries with all entities, coordinate by coordinate, may take."""
+"""Bytes that a batch of queries may take where PyKEEN compares it with all entities, coordinate by coordinate."""
 
 Missing = Literal["refuse", "last"]
-"""What becomes of entities that a model was not trained with: an error, or the last place, shared by all of them."""
+"""What happens to entities that a model was not trained with: an error, or the last rank, shared by all of them."""
 
 _NONE = -1
 
 
 @dataclass(frozen=True)
 class PykeenIds:
-    """PyKEEN's ids of a data set's entities, (E,) int64, and relations, (R,) int64; -1 for those it does not know."""
+    """PyKEEN's ids of the entities, (E,) int64, and relations, (R,) int64, of a data set; -1 for unknown ones."""
 
     entity: npt.NDArray[np.int64]
     relation: npt.NDArray[np.int64]
@@ -46,7 +48,7 @@ class PykeenIds:
         place: str,
         missing: Missing = "refuse",
     ) -> Self:
-        """Match labels; those that only one side knows are refused, but for entities to be ranked last.
+        """Match labels. Labels that only one side knows raise an error, except entities that are ranked last.
 
         ``place`` names the model in messages.
         """
@@ -65,11 +67,11 @@ def _matched(
     if unknown:
         raise RanksError(
             f"{model} has {len(unknown):,} {kind} that {dataset} lacks, such as {unknown[0]!r} "
-            f"({nearest(unknown[0], ours.labels)}). Give the data set that the model was trained on."
+            f"({nearest(unknown[0], ours.labels)}). Pass the data set that the model was trained on."
         )
     absent = [label for label in ours.labels if label not in theirs]
     if absent and missing == "refuse":
-        way_out = ", or rank them last with --missing last" if ours.kind == "entity" else ""
+        way_out = ", or rank them last: `missing=last`" if ours.kind == "entity" else ""
         raise RanksError(
             f"{model} lacks {len(absent):,} of the {len(ours):,} {kind} of {dataset}, such as {absent[0]!r}. Train it "
             f"with a triples factory that knows all of them ({ours.kind}_to_id=…){way_out}."
@@ -79,18 +81,18 @@ def _matched(
 
 @dataclass(frozen=True)
 class PykeenFolder:
-    """What PyKEEN's ``save_to_directory`` wrote, checked against a data set; the model itself is still unread."""
+    """A folder written by PyKEEN's ``save_to_directory``, checked against a data set; the model is not loaded yet."""
 
     path: Path
     ids: PykeenIds
 
     @classmethod
     def open(cls, path: Path, dataset: Dataset, *, missing: Missing = "refuse") -> Self:
-        """Read and check labels and training triples, which are plain text."""
+        """Read and check the labels and the training triples, which are plain text."""
         if not (path / MODEL_FILE).is_file():
-            found = "is no folder" if not path.is_dir() else f"has no {MODEL_FILE}"
+            found = "is not a folder" if not path.is_dir() else f"has no {MODEL_FILE}"
             raise InputError(
-                f"{path} {found}: expected what pipeline_result.save_to_directory(…) of PyKEEN writes, with "
+                f"{path} {found}: expected a folder written by pipeline_result.save_to_directory(…) of PyKEEN, with "
                 f"{MODEL_FILE} and {TRIPLES_FOLDER}/."
             )
         tables = [_read_ids(path / TRIPLES_FOLDER / f"{kind}_to_id.tsv.gz") for kind in ("entity", "relation")]
@@ -99,13 +101,9 @@ class PykeenFolder:
         return cls(path, ids)
 
     def load(self, device: "torch.device | str" = "cpu", *, trust: bool) -> "PykeenScorer":
-        """Unpickle the model, which may run any code that its maker put there: not without ``trust``."""
+        """Unpickle the model, which can run any code; raise an error without ``trust``."""
         file = self.path / MODEL_FILE
-        if not trust:
-            raise InputError(
-                f"{file} is a pickle, and loading a pickle runs whatever code its maker put into it. "
-                f"If you made it, or trust who did, say so with --trust."
-            )
+        require_trust(file, trust=trust)
         try:
             import torch
             from pykeen.version import get_version
@@ -113,7 +111,7 @@ class PykeenFolder:
             raise MissingExtraError("loading PyKEEN models", "pykeen") from error
         try:
             model = torch.load(file, map_location=device, weights_only=False)
-        except Exception as error:  # a pickle can fail in as many ways as code can
+        except Exception as error:  # a pickle can fail in any way
             raise RanksError(
                 f"{file} cannot be loaded by PyKEEN {get_version()} here: {type(error).__name__}: {error}. "
                 f"Use the PyKEEN and torch that saved it, or save it again."
@@ -123,8 +121,8 @@ class PykeenFolder:
         n_labels = int(self.ids.entity.max()) + 1
         if model.num_entities < n_labels:
             raise RanksError(
-                f"{file} has {model.num_entities:,} entities, the labels beside it are of {n_labels:,}: expected the "
-                f"files of one model. Save it again."
+                f"{file} has {model.num_entities:,} entities, but there are labels of {n_labels:,} beside it: expected "
+                f"the files of one model. Save it again."
             )
         return PykeenScorer(model, self.ids)
 
@@ -132,20 +130,20 @@ class PykeenFolder:
 class PykeenScorer:
     """A PyKEEN model as a ``relens.importers.scorers.Scorer``, on its own device.
 
-    Heads are asked for as PyKEEN's evaluation does: of models trained with inverse triples as the tails of the inverse
-    relation. Scores are those before any sigmoid, which would make ties. Where an entity is not known to the model,
-    it comes last; where the anchor is not, all entities tie.
+    Heads are predicted as in PyKEEN's evaluation: models trained with inverse triples predict the tails of the inverse
+    relation. Scores are taken before any sigmoid, which would make ties. An entity that the model does not know comes
+    last. If the model does not know the anchor, all entities tie.
     """
 
     def __init__(self, model: Any, ids: PykeenIds, *, memory: int = MEMORY) -> None:
         self._model, self._ids = model.eval(), ids
         self._model.predict_with_sigmoid = False
         width = max((int(np.prod(table.shape)) for table in getattr(model, "entity_representations", ())), default=1)
-        self._batch = max(1, memory // (4 * width * model.num_entities))
+        self._batches = Batches(memory // (4 * width * model.num_entities))
 
     @classmethod
     def from_model(cls, model: Any, training: Any, dataset: Dataset) -> Self:
-        """Take a model in memory; ``training`` is the triples factory it was trained on."""
+        """Take a model in memory, and the triples factory that it was trained on."""
         place = f"PyKEEN's {type(model).__name__}"
         return cls(model, PykeenIds.match(dataset, training.entity_to_id, training.relation_to_id, place=place))
 
@@ -164,33 +162,24 @@ class PykeenScorer:
         return scores
 
     def _predict(self, predict: Callable[..., Any], pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the scores of PyKEEN's entities for pairs (b, 2); batches become smaller when memory runs out."""
+        """Return the scores of PyKEEN's entities for pairs (b, 2)."""
         import torch
 
         from relens.models.base import current
 
-        parts: list[npt.NDArray[np.float32]] = []
-        at = 0
-        while at < len(pairs):
-            batch = torch.from_numpy(pairs[at : at + self._batch])
-            try:
-                with current(self._model.device), torch.inference_mode():
-                    parts.append(predict(batch).float().cpu().numpy())
-            except torch.OutOfMemoryError:
-                if self._batch == 1:
-                    raise
-                torch.cuda.empty_cache()
-                self._batch //= 2
-            else:
-                at += len(batch)
-        return np.concatenate(parts)
+        def score(part: slice) -> npt.NDArray[np.float32]:
+            with current(self._model.device), torch.inference_mode():
+                scores: npt.NDArray[np.float32] = predict(torch.from_numpy(pairs[part])).float().cpu().numpy()
+            return scores
+
+        return np.concatenate(list(self._batches.over(len(pairs), score)))
 
     def _ordered(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Bring scores of PyKEEN's entities into the order of ours; those it does not know come last."""
+        """Bring the scores of PyKEEN's entities into our order; unknown entities come last."""
         absent = self._ids.entity == _NONE
         ordered = scores[:, self._ids.entity]
         if absent.any():
-            # Less by a margin that rounding keeps, and that does not dwarf the gaps between the others.
+            # A margin that survives rounding, and is small beside the gaps between the others.
             lowest, highest = scores.min(axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
             margin = np.maximum(highest - lowest, np.maximum(1, np.abs(lowest))) * np.float32(0.01)
             ordered[:, absent] = lowest - margin
@@ -198,10 +187,10 @@ class PykeenScorer:
 
 
 def _read_ids(file: Path) -> dict[str, int]:
-    """Read a table of PyKEEN's with the columns id and label."""
+    """Read one of PyKEEN's tables, with the columns id and label."""
     if not file.is_file():
         raise InputError(
-            f"{file} does not exist: expected the labels of the ids that the model uses. Save the model with "
+            f"{file} does not exist: expected the labels of the model's ids. Save the model with "
             f"save_to_directory(…), and train it from labelled triples."
         )
     rows = _read_table(file, ["id", "label"])
@@ -214,7 +203,7 @@ def _read_ids(file: Path) -> dict[str, int]:
 
 
 def _check_held_out(file: Path, ids: PykeenIds, dataset: Dataset) -> None:
-    """Refuse a model that was trained with triples of valid or test that train does not have."""
+    """Raise an error for a model that was trained on triples of valid or test that train lacks."""
     if not file.is_file():
         return
     trained = np.array(_read_table(file, ["head", "relation", "tail"]), dtype=np.int64).reshape(-1, 3)
@@ -224,13 +213,13 @@ def _check_held_out(file: Path, ids: PykeenIds, dataset: Dataset) -> None:
     seen = int(np.isin(held_out, _keys(trained, ids)).sum())
     if seen:
         raise RanksError(
-            f"{file}: the model was trained on {seen:,} of the {len(held_out):,} triples that {dataset.name} holds "
-            f"out for valid and test, so its ranks would be too good. Train it on the train split of {dataset.name}."
+            f"{file}: the model was trained on {seen:,} of the {len(held_out):,} triples that {dataset.name} holds out "
+            f"for valid and test, so its ranks would be too good. Train it on the train split of {dataset.name}."
         )
 
 
 def _keys_of_ours(triples: npt.NDArray[np.int32], ids: PykeenIds) -> npt.NDArray[np.int64]:
-    """Number the triples (n, 3) of our ids that PyKEEN can know; see ``_keys``."""
+    """Number the triples (n, 3) of our ids, without those that PyKEEN cannot know; see ``_keys``."""
     heads, relations, tails = triples.T
     theirs = np.stack([ids.entity[heads], ids.relation[relations], ids.entity[tails]], axis=1)
     return _keys(theirs[(theirs != _NONE).all(axis=1)], ids)
@@ -244,7 +233,7 @@ def _keys(triples: npt.NDArray[np.int64], ids: PykeenIds) -> npt.NDArray[np.int6
 
 
 def _read_table(file: Path, columns: list[str]) -> list[list[str]]:
-    """Read a gzipped table that pandas wrote, labels quoted where they need it."""
+    """Read a gzipped table written by pandas, with quoted labels where necessary."""
     rows = list(csv.reader(io.StringIO("\n".join(read_lines(file)), newline=""), delimiter="\t"))
     if not rows or rows[0] != columns or any(len(row) != len(columns) for row in rows):
         raise InputError(f"{file} is not as PyKEEN writes it: expected the columns {', '.join(columns)}.")

@@ -1,4 +1,4 @@
-"""Query files: the questions that the rows of an array answer, one per row, in order."""
+"""Query files: the queries of the rows of an array, one per row, in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from relens.data.dataset import Vocabulary
 from relens.data.queries import DIRECTIONS, Queries
-from relens.data.tsv import read_rows
+from relens.data.tsv import read_lines, read_rows
 from relens.errors import DatasetError, RanksError
 from relens.files import open_npy
 from relens.importers.numbering import Numbering, number_triples, numbers, triples_of
@@ -34,16 +34,16 @@ class LabelTable:
         return cls(path, list(zip(*rows, strict=True)))
 
     def relation_labels(self) -> set[str]:
-        """Return the relations that occur."""
+        """Return the labels of all relations in the file."""
         return set(self.columns[1])
 
     def queries(self, numbering: Numbering) -> Queries:
-        """Look the labels up; entities without labels are given by their numbers, which are their columns."""
+        """Look up the labels; entities without labels are given by the numbers of their columns."""
         entities, hint = numbering.entities, ""
         if entities is None:
             hint = (
-                " Without a data set, entities are the numbers of their columns: name the data set whose labels these "
-                "are with --data, or list the labels in entities.txt beside this file."
+                " Without a data set, entities are the numbers of their columns: pass the data set of these labels, "
+                "`data=…`, or list the labels in entities.txt beside this file."
             )
             entities = Vocabulary("entity", tuple(str(column) for column in range(len(numbering.entity_of))))
         kinds = (entities, numbering.relations, Vocabulary("direction", DIRECTIONS), entities)
@@ -56,12 +56,13 @@ class LabelTable:
         except DatasetError as error:
             row = next(row for row, label in enumerate(labels) if label not in vocabulary)
             problem = f"unknown entity {labels[row]!r}." if hint else str(error)
-            raise RanksError(f"{self.path}, query {row}: {problem}{hint}") from error
+            lines = [number for number, line in enumerate(read_lines(self.path), start=1) if line]
+            raise RanksError(f"{self.path}, line {lines[row]}: {problem}{hint}") from error
 
 
 @dataclass(frozen=True)
 class IdTable:
-    """Queries as numbers, (4, Q): the ids of the files, direction 0 (tail) or 1 (head)."""
+    """Queries as numbers, (4, Q): ids, and direction 0 (tail) or 1 (head)."""
 
     path: Path
     ids: npt.NDArray[np.int64]
@@ -78,7 +79,7 @@ class IdTable:
         return cls(path, rows.T.astype(np.int64))
 
     def relation_labels(self) -> set[str]:
-        """Return the relations that occur, as labels."""
+        """Return all relations in the file, as labels."""
         return {str(relation) for relation in np.unique(self.ids[1]).tolist()}
 
     def queries(self, numbering: Numbering) -> Queries:
@@ -115,7 +116,7 @@ def find_query_file(folder: Path, split: str) -> QueryTable:
 
 
 def relation_vocabulary(labels: set[str], n_relations: int | None = None) -> Vocabulary:
-    """Return the relations known from query files alone: numbers 0..R-1 if they are numbers, else labels, sorted."""
+    """Return the relations of query files without a data set: the numbers 0..R-1, or sorted labels."""
     ids = [int(label) for label in labels if label.isascii() and label.isdigit()]
     if len(ids) < len(labels):
         return Vocabulary.from_labels("relation", labels)
@@ -123,6 +124,6 @@ def relation_vocabulary(labels: set[str], n_relations: int | None = None) -> Voc
 
 
 def _queries(columns: Sequence[npt.NDArray[Any]]) -> Queries:
-    """Build queries from four columns (Q,); two about the same triple get the same triple number."""
+    """Build queries from four columns (Q,); queries of the same triple get the same triple number."""
     queries = Queries.from_columns(np.stack([*columns, np.zeros(len(columns[0]), dtype=np.int32)]))
     return replace(queries, triple=number_triples(triples_of(queries), queries.direction))

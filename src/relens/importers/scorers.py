@@ -1,24 +1,22 @@
-"""Your own models: whatever can score becomes packed ranks, and no matrix of scores reaches the disk."""
+"""Your own models: anything that can score is packed, and no matrix of scores is written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.candidates import Candidates
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.errors import RanksError
-from relens.importers.dense import Dense, Matrix, pack_dense
+from relens.importers.dense import Dense, Matrix, fit_scales, pack_dense, with_scales
 from relens.importers.model_files import check_models
-from relens.importers.scores import fit_scales
-from relens.packs.manifest import pack_header
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackedRanks, PackHeader
 from relens.progress import SILENT, Progress
-from relens.ranking.batches import MEMORY_BUDGET
+from relens.ranking.competition import Competition
+from relens.ranking.memory import MEMORY_BUDGET
 
 
 class Scorer(Protocol):
@@ -27,8 +25,8 @@ class Scorer(Protocol):
     def score(self, queries: Queries) -> npt.NDArray[Any]:
         """Return a score for every entity as the answer of each of B queries, (B, E) floats, higher is better.
 
-        Column e is the entity ``dataset.entities.labels[e]``. All scores are finite: known answers are left out
-        later, by the caller. ``queries.answer`` is there and must not be looked at.
+        Column e is the entity ``dataset.entities.labels[e]``. All scores must be finite; the caller leaves out known
+        answers. ``queries.answer`` is present, but must not be used.
         """
         ...
 
@@ -42,52 +40,56 @@ def pack_scorers(
     memory_budget: int = MEMORY_BUDGET,
     progress: Progress = SILENT,
 ) -> dict[str, PackedRanks]:
-    """Rank the queries of valid and test with all scorers at once, and keep the packed ranks.
+    """Rank the queries of valid and test with all scorers at once, and write the packed ranks.
 
-    All entities compete but the known answers; where the data set has candidates of its own, those alone compete.
-    Blocks of queries go through every scorer, one block at a time, in order and in one thread.
+    All entities compete but the known answers. Where the data set has candidates of its own, only those compete. All
+    scorers score a block of queries before the next block, in order and in one thread.
 
     Args:
-        scorers: by the name that tables and weights call them.
-        dataset: whose entities the columns of the scores are.
-        folder: where the stores ``valid`` and ``test`` are written; ``Run.receive_ranks`` gives that of a run.
+        scorers: by name, as in tables and weights.
+        dataset: the data set; its entities are the columns of the scores.
+        folder: receives the stores ``valid`` and ``test``; ``Run.receive_ranks`` yields the folder of a run.
         gaps: keep score gaps beside the ranks.
-        memory_budget: bytes that blocks may take; what the scorers need is not counted.
+        memory_budget: bytes that blocks may take, without the memory of the scorers.
         progress: shows how many queries are packed.
 
     Returns:
         The packed ranks by split, memory-mapped.
     """
-    check_models(list(scorers))
-    sources = {split: _source(scorers, dataset, split, memory_budget) for split in EVALUATED}
-    if gaps:
-        scales = fit_scales(sources["valid"])
-        sources = {
-            split: replace(dense, header=replace(dense.header, gap_scales=scales)) for split, dense in sources.items()
-        }
+    sources = scorer_splits(scorers, dataset, gaps=gaps, memory_budget=memory_budget)
     return {
-        split: pack_dense(dense, folder / split, memory_budget=memory_budget, jobs=1, progress=progress)
+        split: pack_dense(dense, folder / split, memory_budget=memory_budget, progress=progress)
         for split, dense in sources.items()
     }
 
 
-def _source(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_budget: int) -> Dense:
-    """Return the scores of a split as matrices whose rows are computed when they are read."""
-    header = pack_header(dataset, tuple(scorers), split)
+def scorer_splits(
+    scorers: Mapping[str, Scorer], dataset: Dataset, *, gaps: bool = True, memory_budget: int = MEMORY_BUDGET
+) -> dict[str, Dense]:
+    """Return the scores of valid and test, which are computed when they are packed; see ``pack_scorers``."""
+    check_models(list(scorers))
+    sources = {split: _split(scorers, dataset, split, memory_budget) for split in EVALUATED}
+    scales = fit_scales(sources["valid"]) if gaps else None
+    return {split: with_scales(dense, scales) for split, dense in sources.items()}
+
+
+def _split(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_budget: int) -> Dense:
+    """Return the scores of a split; their rows are computed when they are read."""
+    header = PackHeader.from_dataset(dataset, tuple(scorers), split)
     if not len(header.queries):
         raise RanksError(
-            f"{dataset.name} has no triples in {split}: weights are searched on valid and judged on test, so both "
+            f"{dataset.name} has no triples in {split}: weights are searched on valid and evaluated on test, so both "
             f"need some. Hold some out of train."
         )
-    scores = [_Rows(name, scorer, dataset, split, header.queries) for name, scorer in scorers.items()]
-    if split in dataset.candidates:
-        candidates = dataset.candidates[split]
+    competition = Competition.from_dataset(dataset, split)
+    scores = [_Rows(name, scorer, dataset, split, competition.queries) for name, scorer in scorers.items()]
+    if competition.candidates is None:
+        matrices, answer = [rows.matrix() for rows in scores], header.queries.answer
+    else:
         at_once = max(1, memory_budget // (16 * len(dataset.entities)))
-        matrices = [_Picked(rows, candidates, at_once).matrix() for rows in scores]
-        return Dense(header, "scores", matrices, np.zeros_like(header.queries.answer), absent=candidates.absent)
-    return Dense(
-        header, "scores", [rows.matrix() for rows in scores], header.queries.answer, dataset.known_answers.other_answers
-    )
+        matrices = [_Picked(rows, competition, at_once).matrix() for rows in scores]
+        answer = np.zeros_like(header.queries.answer)
+    return Dense(header, "scores", matrices, answer, competition.excluded, serial=True)
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,13 @@ class _Rows:
     queries: Queries
 
     def matrix(self) -> Matrix:
-        """Return the (Q, E) matrix of all scores; a first query tells their type."""
+        """Return the (Q, E) matrix of all scores; the type is that of the first query."""
         n_entities = len(self.dataset.entities)
         return Matrix(f"model {self.name!r}", (len(self.queries), n_entities), self(0, 1).dtype, n_entities, self)
 
     def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
         """Return the scores of the queries begin..end, (end - begin, E)."""
-        scores: object = self.scorer.score(self.queries[begin:end])  # whatever the protocol promises
+        scores: object = self.scorer.score(self.queries[begin:end])  # may break the protocol
         expected = f"model {self.name!r}, queries {begin} to {end - 1} of {self.split}: expected"
         if not isinstance(scores, np.ndarray):
             found = f"{type(scores).__module__}.{type(scores).__qualname__}"
@@ -136,22 +138,22 @@ class _Rows:
         )
         return (
             f"model {self.name!r}, query {begin + row} of {self.split} {asked}: the score of entity "
-            f"{entities[column]!r} is {scores[row, column]}, expected a finite number. Leave the known answers to "
-            f"relens instead of masking them, and check that training did not diverge."
+            f"{entities[column]!r} is {scores[row, column]}, expected a finite number. Let "
+            f"relens filter known answers instead of masking them, and check that training did not diverge."
         )
 
 
 @dataclass(frozen=True)
 class _Picked:
-    """The scores of each query's own candidates, picked from those of all entities, ``at_once`` queries at a time."""
+    """The scores of the candidates of each query, picked from those of all entities, ``at_once`` queries at a time."""
 
     rows: _Rows
-    candidates: Candidates
+    competition: Competition
     at_once: int
 
     def matrix(self) -> Matrix:
-        """Return the (Q, c + 1) matrix of the scores, the answer's in column 0; a first query tells their type."""
-        shape = len(self.rows.queries), self.candidates.n_columns
+        """Return the (Q, c + 1) matrix of the scores, the answer in column 0; the type is that of the first query."""
+        shape = len(self.rows.queries), self.competition.n_columns
         return Matrix(f"model {self.rows.name!r}", shape, self(0, 1).dtype, shape[1], self)
 
     def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
@@ -159,6 +161,7 @@ class _Picked:
         parts = []
         for first in range(begin, end, self.at_once):
             here = slice(first, min(first + self.at_once, end))
-            columns = self.candidates.columns(here, self.rows.queries.answer[here])
-            parts.append(np.take_along_axis(self.rows(here.start, here.stop), columns, axis=1))
+            entities = self.competition.competitors(here).entities
+            assert entities is not None  # the queries have candidates of their own
+            parts.append(np.take_along_axis(self.rows(here.start, here.stop), entities, axis=1))
         return np.concatenate(parts)

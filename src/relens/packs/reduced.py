@@ -1,8 +1,8 @@
 """Reduced ranks: packed ranks of all splits in one small file, for searches elsewhere.
 
-Of each query's contested candidates the ones with the best rank in any model are kept, and a systematic sample of the
-others, each standing for its share of them. Score gaps are rounded to eight significant bits. What is computed from
-such ranks is close and not exact, and says so: their provenance names the reduction.
+A reduced file keeps the contested candidates of each query that have the best rank in any model, and a systematic
+sample of the others, which represents them. Score gaps are rounded to eight significant bits. Numbers computed from
+such ranks are close, not exact, and their provenance names the reduction.
 """
 
 import json
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import whole_file
-from relens.packs.pack import PackedRanks
+from relens.packs.pack import PackArrays, PackedRanks, PackHeader, offsets_from
 from relens.packs.thinning import FINE, ContestedView, Reduction
 from relens.records import REDUCED, TIE_RULE, Provenance
 
@@ -40,9 +40,9 @@ def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Redu
 
 
 def read_reduced(path: Path) -> dict[str, PackedRanks]:
-    """Return the ranks of each split; a candidate that stands for others appears once for each of them."""
+    """Return the ranks of each split; a candidate that represents others appears once for each of them."""
     try:
-        # numpy would take anything else for a pickle, and advise to trust it.
+        # numpy takes any other file for a pickle, and advises to trust it.
         with path.open("rb") as opened:
             if not is_zipfile(opened):
                 raise BadZipFile("no .npz file")
@@ -67,7 +67,7 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
 
 
 def _describe(packed: PackedRanks) -> dict[str, Any]:
-    """Return what is no array of one entry per query or candidate, as JSON values."""
+    """Return everything but the arrays, as JSON values."""
     return {
         "models": packed.models,
         "relations": packed.relations,
@@ -78,7 +78,7 @@ def _describe(packed: PackedRanks) -> dict[str, Any]:
 
 
 def _arrays(packed: PackedRanks, view: ContestedView) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of one split: tables (N, K') as planes of bytes, which compress far better than numbers."""
+    """Return the arrays of one split, tables (N, K') as planes of bytes, which compress better than numbers."""
     assert view.rows is not None
     assert view.multiplicity is not None  # a thinned view has both
     arrays = {
@@ -96,32 +96,33 @@ def _arrays(packed: PackedRanks, view: ContestedView) -> dict[str, npt.NDArray[A
 
 
 def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> PackedRanks:
-    """Rebuild the ranks of one split; ``array`` returns the one of a name."""
+    """Rebuild the ranks of one split; ``array`` returns the array of a name."""
     provenance = Provenance.from_json(described["provenance"])
     among = f"{provenance.candidates}, reduced to {reduction.keep}+{reduction.sample} contested"
     multiplicity, counts = array("multiplicity"), array("counts")
-    ends = np.concatenate([[0], np.cumsum(multiplicity, dtype=np.int64)])
+    ends = offsets_from(multiplicity)
     scales = described["gap_scales"]
-    packed = PackedRanks(
+    header = PackHeader(
         models=tuple(described["models"]),
         relations=tuple(described["relations"]),
         queries=Queries.from_columns(array("queries")),
+        provenance=replace(provenance, candidates=among),
+        gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
+        cardinalities=tuple(described["cardinalities"]),
+    )
+    arrays = PackArrays(
         n_candidates=array("n_candidates"),
         answer=array("answer"),
         always_ahead=array("always_ahead"),
-        offsets=ends[np.concatenate([[0], np.cumsum(counts)])],
+        offsets=ends[offsets_from(counts)],
         contested=np.repeat(_numbers(array("contested")), multiplicity, axis=1),
-        provenance=replace(provenance, candidates=among),
-        cardinalities=tuple(described["cardinalities"]),
+        gaps=None if scales is None else np.repeat(_unrounded(_numbers(array("gaps"))), multiplicity, axis=1),
     )
-    if scales is None:
-        return packed
-    gaps = np.repeat(_unrounded(_numbers(array("gaps"))), multiplicity, axis=1)
-    return replace(packed, gaps=gaps, gap_scales=np.array(scales, dtype=np.float64))
+    return PackedRanks(header, arrays)
 
 
 def _planes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the lowest bytes of all numbers, then the next ones, …: (bytes, *shape)."""
+    """Return the lowest bytes of all numbers, then the next ones, and so on: (bytes, *shape)."""
     little = np.ascontiguousarray(numbers, dtype=numbers.dtype.newbyteorder("<"))
     return np.ascontiguousarray(np.moveaxis(little.view(np.uint8).reshape(*numbers.shape, -1), -1, 0))
 
@@ -133,7 +134,7 @@ def _numbers(planes: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
 
 
 def _rounded(gaps: npt.NDArray[np.int32]) -> npt.NDArray[np.uint16]:
-    """Return gaps as the upper halves of float32, rounded to nearest even: no sign changes, and no gap becomes zero."""
+    """Return gaps as the upper halves of float32, rounded to nearest even; signs stay, and no gap becomes zero."""
     bits = gaps.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 

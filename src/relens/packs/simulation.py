@@ -1,8 +1,8 @@
 """Simulated models with relation-dependent skill: for `relens simulate`, the tests and the benchmarks.
 
-Every candidate has a plausibility that all models see through their own noise. The answer stands out by a level that
-depends on the query (easy or hard) and on how well the model handles the relation. Block by block, so
-that a graph of any size streams into a pack.
+Every candidate has a plausibility, which each model sees with its own noise. The answer stands out by a level that
+depends on the query (easy or hard) and on the model's skill for the relation. Scores are drawn block by block, so a
+graph of any size streams into a pack.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import Queries
-from relens.packs.manifest import PackHeader
-from relens.packs.pack import PackedRanks
-from relens.packs.packing import PackedBlock, fit_gap_scales, pack_scores
+from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
+from relens.packs.packing import fit_gap_scales, pack_scores
 from relens.packs.store import assemble
 from relens.progress import SILENT, Progress
 from relens.records import Provenance
@@ -28,21 +27,20 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class Simulation:
-    """A graph and models that do not exist.
+    """A simulated graph and simulated models.
 
     Attributes:
         models: N names.
         triples_per_relation: triples of each relation in a split, (R,).
         n_entities: candidates per query.
-        level: mean and standard deviation over queries of how far the answer stands out, in units of one
-            candidate's spread.
-        skill: standard deviation of a model's advantage on a relation and direction.
-        noise: standard deviation of a model's luck on one query; one number, or one per model.
-        agreement: share of a candidate's plausibility that all models see alike.
-        seed: everything follows from it.
-        handicap: how much worse than the others each model is everywhere, (N,); empty for equal models.
-        families: number of the family each model belongs to, (N,), such as the seeds of one model; empty for none.
-        kinship: share that a family has in common of what is a model's own: its view of candidates, skill and luck.
+        level: mean and standard deviation, over queries, of the answer's lead, in units of the spread of candidates.
+        skill: standard deviation of a model's advantage for a relation and direction.
+        noise: standard deviation of a model's luck in one query; one number, or one per model.
+        agreement: share of a candidate's plausibility that all models see in common.
+        seed: seed of all random numbers.
+        handicap: constant disadvantage of each model, (N,); empty for equal models.
+        families: number of each model's family, (N,), such as the seeds of one model; empty for none.
+        kinship: share of a model's own view of candidates, skill and luck that its family has in common.
     """
 
     models: tuple[str, ...]
@@ -65,7 +63,7 @@ class Simulation:
         return Queries.from_triples(np.stack([head, relation, tail], axis=1))
 
     def skills(self) -> npt.NDArray[np.float64]:
-        """Return how much better than average each model is on each relation and direction, (R, 2, N)."""
+        """Return the advantage of each model for each relation and direction, (R, 2, N)."""
         shape = (len(self.triples_per_relation), 2, len(self.models))
         rng = generator(self.seed, "skill")
         skills = self.skill * self._related(rng, rng.standard_normal(shape))
@@ -87,7 +85,7 @@ class Simulation:
         return scores
 
     def _related(self, rng: np.random.Generator, own: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Let families share their part of what was drawn for each model alone, ``own`` (…, N), in place."""
+        """Mix the family's common part into the numbers drawn for each model, ``own`` (…, N), in place."""
         if self.families:
             common = rng.standard_normal((max(self.families) + 1, *own.shape[:-1]), dtype=own.dtype)
             common *= own.dtype.type(np.sqrt(self.kinship))
@@ -97,7 +95,7 @@ class Simulation:
         return own
 
     def packed(self, split: str, *, gaps: bool = True, jobs: int = 1, progress: Progress = SILENT) -> PackedRanks:
-        """Simulate and pack a whole split; no dense matrix larger than a block ever exists."""
+        """Simulate and pack a whole split, block by block."""
         queries = self.queries(split)
         scales = self._gap_scales() if gaps else None
 

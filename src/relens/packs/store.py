@@ -1,10 +1,10 @@
 """The packed store: a folder of raw little-endian arrays and a manifest, memory-mapped when loaded."""
 
 import json
+import math
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -14,10 +14,14 @@ import numpy.typing as npt
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import whole_folder
-from relens.packs.manifest import MANIFEST, PackHeader, array_bytes, array_layout, describe, read_manifest
-from relens.packs.pack import PackedRanks
-from relens.packs.packing import PackedBlock, join_blocks, rank_dtype
-from relens.records import PACK, Provenance
+from relens.packs.pack import PackArrays, PackedBlock, PackedRanks, PackHeader, offsets_from
+from relens.packs.packing import rank_dtype
+from relens.records import PACK, TIE_RULE, Provenance
+
+MANIFEST = "manifest.json"
+
+Layout = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+"""Type and shape of each array file, by name."""
 
 _COPY_BYTES = 2**22
 _HELD_BYTES = 2**28
@@ -26,19 +30,13 @@ _PAIR_REMEDY = "Pack both splits from the same data set and scores, in a new run
 
 def assemble(header: PackHeader, blocks: Iterable[PackedBlock]) -> PackedRanks:
     """Join the blocks of all queries (at least one block) in memory, as read-only arrays."""
-    block = join_blocks([_checked(header, block) for block in blocks])
+    block = PackedBlock.join([_checked(header, block) for block in blocks])
     _check_complete(header, len(block.counts))
-    arrays = {name: getattr(block, name) for name in ("answer", "n_candidates", "always_ahead", "contested")}
-    arrays["offsets"] = _offsets(block.counts)
-    if block.gaps is not None:
-        arrays["gaps"] = block.gaps
-    for array in arrays.values():
-        array.flags.writeable = False
-    return _packed(header, arrays)
+    return PackedRanks(header, PackArrays.from_block(block))
 
 
 class PackWriter:
-    """Writes a packed store block by block; of large ones, no more than ``_HELD_BYTES`` wait in memory."""
+    """Writes a packed store block by block, and holds up to ``_HELD_BYTES`` of it in memory."""
 
     def __init__(self, folder: Path, header: PackHeader, max_candidates: int) -> None:
         self._folder = folder
@@ -46,7 +44,6 @@ class PackWriter:
         self._max_candidates = max_candidates
         self._dtype = rank_dtype(max_candidates)
         self._heads = [_no_queries(len(header.models), self._dtype)]
-        self._tables = ("contested",) if header.gap_scales is None else ("contested", "gaps")
         self._files: dict[str, list[BinaryIO]] = {}
         self._held: list[dict[str, npt.NDArray[Any]]] = []
         self._held_bytes = 0
@@ -54,18 +51,18 @@ class PackWriter:
     @classmethod
     @contextmanager
     def open(cls, path: Path, header: PackHeader, max_candidates: int) -> Iterator[Self]:
-        """Open a store for writing; it appears (or replaces an older one) when the context ends without an error.
+        """Open a store for writing. It appears, or replaces an older one, when the context ends without an error.
 
         Args:
             path: the folder to write.
-            header: everything but the ranks; its queries are those of all blocks to come, in order.
-            max_candidates: no query has more candidates, which decides the width of the stored ranks.
+            header: its queries are the queries of all blocks to come, in order.
+            max_candidates: the largest number of candidates of a query, which decides the width of the stored ranks.
         """
         with whole_folder(path) as folder, ExitStack() as stack:
             writer = cls(folder, header, max_candidates)
-            for table in writer._tables:
-                # A row of the table per model; the first one's file is the one the others are added to in the end. They
-                # wait in memory or, where they are too large for that, in files of their own.
+            for table in ("contested",) if header.gap_scales is None else ("contested", "gaps"):
+                # A table has a row per model. The first row is written in place. The others wait in memory, or in
+                # files of their own where they are too large, and are added at the end.
                 names = [f"{table}.bin", *(f"{table}-{i}.part" for i in range(1, len(header.models)))]
                 writer._files[table] = [stack.enter_context((folder / name).open("wb")) for name in names]
             yield writer
@@ -76,8 +73,10 @@ class PackWriter:
         block = _checked(self._header, block)
         most = int(block.n_candidates.max(initial=0))
         if most > self._max_candidates:
-            raise RanksError(f"a query has {most} candidates, the store was opened for {self._max_candidates} at most")
-        tables = {table: self._stored(table, getattr(block, table)) for table in self._files}
+            raise RanksError(f"a query has {most} candidates, the store was opened for up to {self._max_candidates}")
+        tables = {"contested": _little_endian(block.contested, self._dtype)}
+        if block.gaps is not None:
+            tables["gaps"] = _little_endian(block.gaps, np.dtype(np.int32))
         for table, rows in tables.items():
             self._files[table][0].write(rows[0].data)
         self._held.append({table: rows[1:] for table, rows in tables.items()})
@@ -87,11 +86,8 @@ class PackWriter:
         none = np.empty((len(self._header.models), 0), dtype=self._dtype)
         self._heads.append(PackedBlock(block.answer, block.n_candidates, block.always_ahead, block.counts, none))
 
-    def _stored(self, table: str, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return _little_endian(rows, self._dtype if table == "contested" else np.dtype(np.int32))
-
     def _release(self) -> None:
-        """Write what waits in memory to the files of the models."""
+        """Write the rows that wait in memory to the files of their models."""
         for table, (_, *parts) in self._files.items():
             for held in self._held:
                 for part, row in zip(parts, held[table], strict=True):
@@ -108,10 +104,10 @@ class PackWriter:
                 for held in self._held:
                     whole.write(held[table][model].data)
             whole.flush()
-        head = join_blocks(self._heads)
+        head = PackedBlock.join(self._heads)
         _check_complete(self._header, len(head.counts))
-        offsets = _offsets(head.counts)
-        layout = array_layout(self._header, int(offsets[-1]), self._dtype)
+        offsets = offsets_from(head.counts)
+        layout = _array_layout(self._header, int(offsets[-1]), self._dtype)
         arrays = {
             "queries": self._header.queries.columns(),
             "n_candidates": head.n_candidates,
@@ -121,23 +117,19 @@ class PackWriter:
         }
         for name, array in arrays.items():
             _little_endian(array, layout[name][0]).tofile(self._folder / f"{name}.bin")
-        manifest = json.dumps(describe(self._header, layout), indent=1, ensure_ascii=False, allow_nan=False)
+        manifest = json.dumps(_describe(self._header, layout), indent=1, ensure_ascii=False, allow_nan=False)
         (self._folder / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
 
 
 def save_pack(packed: PackedRanks, path: Path) -> None:
     """Write packed ranks as a store, whole or not at all."""
-    header = PackHeader(**{field.name: getattr(packed, field.name) for field in fields(PackHeader)})
-    counts = np.diff(packed.offsets)
-    with PackWriter.open(path, header, int(packed.n_candidates.max(initial=1))) as writer:
-        writer.append(
-            PackedBlock(packed.answer, packed.n_candidates, packed.always_ahead, counts, packed.contested, packed.gaps)
-        )
+    with PackWriter.open(path, packed.header, int(packed.n_candidates.max(initial=1))) as writer:
+        writer.append(packed.arrays.to_block())
 
 
 def load_pack(path: Path) -> PackedRanks:
-    """Memory-map a packed store read-only; a folder that is not one, or is damaged, is refused by name."""
-    manifest = read_manifest(path)
+    """Memory-map a packed store read-only. Raise an error that names a folder that is no store, or is damaged."""
+    manifest = _read_manifest(path)
     with PACK.parsing(str(path / MANIFEST)):
         scales = manifest["gap_scales"]
         header = PackHeader(
@@ -148,15 +140,15 @@ def load_pack(path: Path) -> PackedRanks:
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
             cardinalities=tuple(manifest["cardinalities"]),
         )
-        layout = array_layout(header, manifest["n_contested"], np.dtype(manifest["rank_dtype"]))
-        consistent = manifest == describe(header, layout) | {"relens": manifest["relens"]}
+        layout = _array_layout(header, manifest["n_contested"], np.dtype(manifest["rank_dtype"]))
+        consistent = manifest == _describe(header, layout) | {"relens": manifest["relens"]}
     if not consistent:
         raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {PACK.remedy}")
-    arrays = {name: _map(path, name, *layout[name]) for name in layout if name != "queries"}
-    offsets = arrays["offsets"]
+    arrays = PackArrays(**{name: _map(path, name, *layout[name]) for name in layout if name != "queries"})
+    offsets = arrays.offsets
     if offsets[0] != 0 or offsets[-1] != manifest["n_contested"] or (np.diff(offsets) < 0).any():
         raise RanksError(f"{path / 'offsets.bin'} does not fit the manifest beside it. {PACK.remedy}")
-    return replace(_packed(header, arrays), source=path)
+    return PackedRanks(header, arrays, path)
 
 
 def n_bytes(path: Path) -> int:
@@ -165,7 +157,7 @@ def n_bytes(path: Path) -> int:
 
 
 def check_pair(valid: PackHeader | PackedRanks, test: PackHeader | PackedRanks) -> None:
-    """Refuse two packs that weights cannot be carried between: other models, relations, data set or candidates."""
+    """Raise an error for two packs that cannot share weights: other models, relations, data set or candidates."""
     if valid.models != test.models:
         only = [
             f"{', '.join(names)} only in {split}"
@@ -192,6 +184,62 @@ def check_pair(valid: PackHeader | PackedRanks, test: PackHeader | PackedRanks) 
             raise RanksError(f"the {what} of valid and test differ. {_PAIR_REMEDY}")
 
 
+def _describe(header: PackHeader, layout: Layout) -> dict[str, Any]:
+    """Return the manifest of a store as a JSON object."""
+    scales = header.gap_scales
+    return PACK.stamp(
+        {
+            **header.provenance.to_json(),
+            "tie_rule": TIE_RULE,
+            "models": list(header.models),
+            "n_queries": len(header.queries),
+            "queries_fingerprint": header.queries.fingerprint(),
+            "n_contested": layout["contested"][1][1],
+            "rank_dtype": layout["contested"][0].name,
+            "gap_scales": None if scales is None else scales.tolist(),
+            "arrays": {
+                name: {"dtype": dtype.str, "shape": list(shape), "bytes": _array_bytes(dtype, shape)}
+                for name, (dtype, shape) in layout.items()
+            },
+            "relations": list(header.relations),
+            "cardinalities": list(header.cardinalities),
+        }
+    )
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Read the manifest of a store. Raise an error for other folders, formats and tie rules."""
+    if not (path / MANIFEST).is_file():
+        raise RanksError(f"{path} is not a packed store: it has no {MANIFEST}. Make one with `relens ranks import`.")
+    manifest = PACK.read(path / MANIFEST)
+    if manifest.get("tie_rule") != TIE_RULE:
+        raise RanksError(
+            f"{path} was packed with the tie rule {manifest.get('tie_rule')!r}, expected {TIE_RULE!r}. {PACK.remedy}"
+        )
+    return manifest
+
+
+def _array_layout(header: PackHeader, n_contested: int, dtype: np.dtype[Any]) -> Layout:
+    """Return type and shape of the array files of a store whose ranks have type ``dtype``."""
+    n_models, n_queries = len(header.models), len(header.queries)
+    layout: Layout = {
+        "queries": (np.dtype("<i4"), (5, n_queries)),
+        "n_candidates": (np.dtype("<i4"), (n_queries,)),
+        "answer": (dtype.newbyteorder("<"), (n_models, n_queries)),
+        "always_ahead": (np.dtype("<i4"), (n_queries,)),
+        "offsets": (np.dtype("<i8"), (n_queries + 1,)),
+        "contested": (dtype.newbyteorder("<"), (n_models, n_contested)),
+    }
+    if header.gap_scales is not None:
+        layout["gaps"] = (np.dtype("<i4"), (n_models, n_contested))
+    return layout
+
+
+def _array_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Return the size of an array file."""
+    return math.prod(shape) * dtype.itemsize
+
+
 def _scales(packed: PackHeader | PackedRanks) -> npt.NDArray[np.float64]:
     return np.empty(0) if packed.gap_scales is None else packed.gap_scales
 
@@ -200,17 +248,12 @@ def _map(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
     file = path / f"{name}.bin"
     if not file.is_file():
         raise RanksError(f"{path} is incomplete: {file.name} is missing. {PACK.remedy}")
-    found, expected = file.stat().st_size, array_bytes(dtype, shape)
+    found, expected = file.stat().st_size, _array_bytes(dtype, shape)
     if found != expected:
         raise RanksError(f"{file} is damaged: it has {found:,} bytes, expected {expected:,}. {PACK.remedy}")
     if expected == 0:
         return np.empty(shape, dtype=dtype)
     return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=shape))
-
-
-def _packed(header: PackHeader, arrays: dict[str, npt.NDArray[Any]]) -> PackedRanks:
-    values: dict[str, Any] = {field.name: getattr(header, field.name) for field in fields(PackHeader)}
-    return PackedRanks(**values, **arrays)  # type: ignore[arg-type]
 
 
 def _no_queries(n_models: int, dtype: np.dtype[Any]) -> PackedBlock:
@@ -220,19 +263,17 @@ def _no_queries(n_models: int, dtype: np.dtype[Any]) -> PackedBlock:
 
 def _checked(header: PackHeader, block: PackedBlock) -> PackedBlock:
     if len(block.contested) != len(header.models):
-        raise RanksError(f"a block has the ranks of {len(block.contested)} models, expected {len(header.models)}")
+        raise RanksError(
+            f"a block has {len(block.contested)} rows of ranks, expected {len(header.models)}: one per model"
+        )
     if (block.gaps is None) != (header.gap_scales is None):
-        raise RanksError("score gaps and gap scales go together: pack_scores takes the scales of the pack's header")
+        raise RanksError("a block and its header differ in score gaps: pass the header's gap_scales to pack_scores")
     return block
 
 
 def _check_complete(header: PackHeader, n_packed: int) -> None:
     if n_packed != len(header.queries):
-        raise RanksError(f"{n_packed} queries were packed, expected {len(header.queries)}")
-
-
-def _offsets(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+        raise RanksError(f"packed {n_packed} queries, expected {len(header.queries)}")
 
 
 def _little_endian(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

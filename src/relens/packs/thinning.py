@@ -1,9 +1,9 @@
-"""Thinning: which contested candidates of a pack a search, or a reduced file, looks at."""
+"""Thinning: the contested candidates of a pack that a search looks at, or that a reduced file keeps."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,12 @@ from relens.packs.pack import PackedRanks
 
 @dataclass(frozen=True)
 class ContestedView:
-    """Which contested candidates of each of Q queries a search looks at, K' in all.
+    """The contested candidates of Q queries that a search looks at, K' in all.
 
     Attributes:
         offsets: the candidates of query q are entries ``offsets[q]:offsets[q + 1]``, (Q + 1,) int64.
-        rows: position of each in the pack, (K',) int64; None where all contested candidates are looked at.
-        multiplicity: contested candidates each one stands for, (K',) int32; None where each stands for itself.
+        rows: position of each in the pack, (K',) int64; None for all contested candidates.
+        multiplicity: how many contested candidates each represents, (K',) int32; None where each represents itself.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ class ContestedView:
     multiplicity: npt.NDArray[np.int32] | None = None
 
     def n_pairs(self, queries: npt.NDArray[np.int64]) -> int:
-        """Return how many candidates of the queries at ``queries`` (n,) are looked at."""
+        """Return the number of candidates in the view of the queries at ``queries`` (n,)."""
         return int((self.offsets[queries + 1] - self.offsets[queries]).sum())
 
     @classmethod
@@ -37,10 +37,10 @@ class ContestedView:
 
     @classmethod
     def thinned(cls, packed: PackedRanks, *, keep: int, sample: int, jobs: int = 1) -> "ContestedView":
-        """Look at no more than ``keep`` + ``sample`` candidates of each query; the sample stands for all the others.
+        """Look at up to ``keep`` + ``sample`` candidates of each query; the sample represents all the others.
 
-        The ``keep`` candidates with the best rank in any model decide the ranks that matter. The rest only tell a
-        poor rank from a hopeless one, so every s-th of them, counted s times, serves as well.
+        The ``keep`` candidates with the best rank in any model decide the good ranks. The rest only tell a poor rank
+        from a very poor one, so every s-th of them is kept and counted s times.
         """
         counts = np.diff(packed.offsets)
         stride = np.maximum(1, -(-(counts - keep) // sample))
@@ -60,7 +60,7 @@ class ContestedView:
 
 
 class Reduction(NamedTuple):
-    """How many candidates a thinned query keeps, and the size of the sample that stands for the others."""
+    """The number of candidates that a thinned query keeps, and the size of the sample that represents the others."""
 
     keep: int
     sample: int
@@ -71,9 +71,10 @@ FINE = Reduction(48, 16)
 
 
 class ContestedViews:
-    """The views of one pack that searches share, made when first needed.
+    """The views of one pack that searches share, built when first needed.
 
-    ``wide`` is thin enough to try many starts, ``fine`` for the last steps in groups too large to go through whole.
+    ``wide`` is small enough to try many starts. ``fine`` serves the last steps in groups that are too large for the
+    lossless view.
     """
 
     def __init__(self, packed: PackedRanks, jobs: int = 1) -> None:
@@ -83,17 +84,27 @@ class ContestedViews:
 
     @cached_property
     def wide(self) -> ContestedView:
-        """At most 16 candidates a query."""
+        """Up to 16 candidates per query."""
         return ContestedView.thinned(self.packed, keep=WIDE.keep, sample=WIDE.sample, jobs=self.jobs)
 
     @cached_property
     def fine(self) -> ContestedView:
-        """At most 64 candidates a query."""
+        """Up to 64 candidates per query."""
         return ContestedView.thinned(self.packed, keep=FINE.keep, sample=FINE.sample, jobs=self.jobs)
 
 
 @njit(cache=True, nogil=True)
-def _thin(contested, source, offsets, stride, keep, first, last, rows, multiplicity):  # type: ignore[no-untyped-def]
+def _thin(
+    contested: npt.NDArray[Any],
+    source: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    stride: npt.NDArray[np.int64],
+    keep: int,
+    first: int,
+    last: int,
+    rows: npt.NDArray[np.int64],
+    multiplicity: npt.NDArray[np.int32],
+) -> None:
     """For queries ``first`` to ``last``, list the best candidates and a systematic sample of the others."""
     for q in range(first, last):
         begin, count = source[q], source[q + 1] - source[q]
@@ -108,7 +119,7 @@ def _thin(contested, source, offsets, stride, keep, first, last, rows, multiplic
             for k in range(count):
                 best[k] = min(best[k], np.uint32(row[k]))
         last_kept = np.partition(best, keep - 1)[keep - 1]
-        # Candidates level with the last one kept fill the remaining places in order of position.
+        # Candidates tied with the last one kept fill the remaining places in order of position.
         room = keep - np.sum(best < last_kept)
         skipped = 0
         for k in range(count):

@@ -22,9 +22,9 @@ def rank_models(
     force: bool = False,
     progress: Progress = SILENT,
 ) -> None:
-    """Rank the validation and test queries with all models at once, and keep packed ranks and who made them.
+    """Rank the validation and test queries with all models at once; keep packed ranks and a record of the models.
 
-    The caller holds the run. Ranks that are there already are replaced only with ``force``.
+    The caller holds the run. Existing ranks are replaced only with ``force``.
     """
     with run.replace_ranks(dataset.name, force=force) as folder:
         ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
@@ -35,5 +35,5 @@ def rank_models(
 
 
 def made_by(trained: Mapping[str, TrainedModel], device: Any) -> dict[str, Any]:
-    """Return what ranks made by some models on a device say of their making."""
+    """Return the record of the models and the device that made some ranks."""
     return {"device": device.type, "models": {name: model.digest for name, model in trained.items()}}

@@ -9,6 +9,7 @@ from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
 from relens.errors import InputError
 from relens.files import locked, remove_left_overs
+from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
@@ -109,14 +110,13 @@ def train_model(
 ) -> TrainedModel:
     """Train a model in ``folder``, or resume its training, and save it there; see ``train_in_run``."""
     check_splits(dataset, "valid")
-    queries, candidates = dataset.queries("valid"), dataset.candidates.get("valid")
-    known = dataset.known_answers if candidates is None else None
+    competition = Competition.from_dataset(dataset, "valid")
     with locked(folder):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
         result = optimise(
             model, dataset.train, settings, folder=folder, observer=observer,
-            validate=lambda trained: mean_reciprocal_rank(trained, queries, known, candidates),
+            validate=lambda trained: mean_reciprocal_rank(trained, competition),
         )  # fmt: skip
         trained = save_trained(model, settings, result, dataset, source, folder / "trained")
         (folder / RETRAIN).unlink(missing_ok=True)

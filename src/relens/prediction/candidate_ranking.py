@@ -1,8 +1,8 @@
-"""Rank the candidates of one query under the weights of its group, by the evaluation's own rules.
+"""Rank the candidates of one query under the weights of its group, by the rules of the evaluation.
 
-The candidates are the entities that are not known answers. A known answer stands where it would stand as the answer
-of an evaluated query: among the candidates and itself, the other known answers removed. So known answers never move
-anybody else, and each has the rank that the evaluation gives it.
+The candidates are the entities that are not known answers. A known answer is ranked as the answer of an evaluated
+query: among the candidates and itself, without the other known answers. So known answers never change the rank of
+another entity, and each has the rank that the evaluation gives it.
 """
 
 from typing import Any, NamedTuple
@@ -13,22 +13,28 @@ import numpy.typing as npt
 from relens.ensemble.inputs.base import Input
 from relens.ensemble.inputs.rank import RANK
 from relens.packs.packing import MAX_GAP, scale_gaps
+from relens.ranking.answer_ranks import doubled_rank, doubled_ranks
 
 
 class Place(NamedTuple):
-    """The candidates strictly ahead of an entity, and level with it."""
+    """The number of candidates strictly ahead of an entity, and of others level with it."""
 
     ahead: int
     tied: int
 
     @property
+    def doubled(self) -> int:
+        """Twice the mean rank of the tied block."""
+        return int(doubled_rank(self.ahead, self.tied + 1))
+
+    @property
     def rank(self) -> float:
         """The mean rank of the tied block."""
-        return 1 + self.ahead + self.tied / 2
+        return self.doubled / 2
 
 
 class CandidateRanking:
-    """Where E entities stand in one query, n models having a weight.
+    """The ranks of E entities in one query, by n models with a weight.
 
     Args:
         scores: higher is better, (n, E) float32.
@@ -50,20 +56,20 @@ class CandidateRanking:
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
-        self.doubled = _doubled_ranks(scores, self.known)
+        self.doubled = np.stack([doubled_ranks(row, ~self.known) for row in scores])  # (n, E)
         self.table = input.cost_table(scores.shape[1])
         self.cost = self._cost()
 
     @property
     def n_candidates(self) -> int:
-        """How many entities are ranked, known answers not counted."""
+        """The number of entities that are ranked, without the known answers."""
         return int(np.sum(~self.known))
 
     def best(self, top: int, *, with_known: bool, without: int | None = None) -> list[tuple[int, Place]]:
-        """Return the ids and places of the best ``top`` candidates; with known answers, ``top`` of those in addition.
+        """Return the ids and places of the best ``top`` candidates, and with ``with_known`` of as many known answers.
 
-        All in one list, best first; of equal ranks, the smaller sum comes first, then the smaller id. The candidate
-        ``without`` is left out of the list, not of the ranks.
+        They come in one list, best first. Among equal ranks the smaller sum comes first, then the smaller id. The
+        candidate ``without`` is left out of the list, but not of the ranks.
         """
         new = ~self.known
         if without is not None:
@@ -79,26 +85,26 @@ class CandidateRanking:
         return [(entity, place) for place, entity in placed]
 
     def place(self, entity: int) -> Place:
-        """Return where an entity stands among the candidates, itself included, other known answers removed."""
+        """Return the place of an entity among the candidates and itself, without the other known answers."""
         if self.table is None:
             return self._behind(self._lead(entity), entity)
         rivals, own = ~self.known, self.cost[entity]
         rivals[entity] = False
-        # One more candidate makes ranks worse, if anything: who is behind without it stays behind.
+        # One more candidate never improves a rank: an entity that is behind without it stays behind.
         rivals &= self.cost <= own
         cost = self._cost_beside(entity, rivals) if self.known[entity] else self.cost[rivals]
         return Place(int(np.sum(cost < own)), int(np.sum(cost == own)))
 
     def model_ranks(self, entity: int) -> list[float]:
-        """Return each model's own rank of an entity, other known answers removed, n numbers."""
+        """Return the rank of an entity by each model, without the other known answers, n numbers."""
         ranks: list[float] = (self.doubled[:, entity] / 2).tolist()
         return ranks
 
     def score(self, entity: int) -> float:
-        """Return the weighted mean of the input, higher is better.
+        """Return the weighted mean of the input; higher is better.
 
-        For ``rank`` that is minus the mean rank; for a transform it runs from 0 (best) to -1; for ``score`` it is in
-        units of a model's mean score gap on validation.
+        For ``rank`` it is minus the mean rank. For a transform it runs from 0 (best) to -1. For ``score`` its unit is a
+        model's mean score gap on validation.
         """
         return -float(self.cost[entity]) / self.input.unit / int(self.weights.sum())
 
@@ -107,19 +113,21 @@ class CandidateRanking:
     ) -> list[tuple[Place, int]]:
         """Return the ``top`` of some entities by their ranks, where no sum orders them.
 
-        Who may have the best rank is placed next, until none of the rest can have a better one than those found.
+        The entity that may have the best rank is placed next, until no other one can be better than those found.
 
         Args:
-            among: whom to choose from, (E,).
-            top: how many.
-            beaten: twice the placed candidates ahead of each entity, plus those level with it, (E,); is added to.
+            among: the entities to choose from, (E,) bool.
+            top: how many to choose.
+            beaten: twice the number of placed candidates ahead of each entity, plus those level with it, (E,); updated
+                in place.
         """
         ids = _smallest(self.cost, among, len(among))
         certain, scores = self._certainly_ahead(ids), self.scores[:, ids]
         waiting = np.ones(len(ids), dtype=bool)
         found: list[tuple[Place, int]] = []
         while waiting.any():
-            least = certain if beaten is None else np.maximum(certain, beaten[ids])
+            # The best doubled rank that each entity may have.
+            least = doubled_rank(0, 1) + (certain if beaten is None else np.maximum(certain, beaten[ids]))
             at = int(np.argmin(np.where(waiting, least, np.iinfo(np.int64).max)))
             entity = int(ids[at])
             if len(found) >= top and (least[at], self.cost[entity], entity) > self._order(found[top - 1]):
@@ -138,16 +146,16 @@ class CandidateRanking:
         return found[:top]
 
     def _order(self, placed: tuple[Place, int]) -> tuple[int, float, int]:
-        """Return what a list is sorted by: the doubled rank, the sum, the id."""
-        (ahead, tied), entity = placed
-        return 2 * ahead + tied, self.cost[entity], entity
+        """Return the key that lists are sorted by: the doubled rank, the sum, the id."""
+        place, entity = placed
+        return place.doubled, self.cost[entity], entity
 
     def _certainly_ahead(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return twice a number of candidates that are certainly ahead of each of k entities, (k,)."""
+        """Return twice the number of candidates that are certainly ahead of each of k entities, (k,)."""
         sure = np.ones(len(self.known), dtype=bool)
         if self.table is None:
             units = self.scores / self.gap_scales[:, None]
-            # No gap within this window is cut off, and rounding moves it by one unit at most.
+            # No gap within this window is clipped, and rounding moves it by one unit at most.
             sure = np.all(np.abs(units - np.median(units, axis=1, keepdims=True)) < MAX_GAP // 2, axis=0)
             slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
             worst = self.cost[sure & ~self.known] + slack
@@ -161,22 +169,23 @@ class CandidateRanking:
         return Place(int(np.sum(theirs > 0)), int(np.sum(theirs == 0)) - int(not self.known[entity]))
 
     def _lead(self, entity: int) -> npt.NDArray[np.int64]:
-        """Return by how much each entity is ahead of one, by weighted gaps of scores, (E,)."""
+        """Return the lead of each entity over one of them, in weighted score gaps, (E,)."""
         gaps = scale_gaps(self.scores, self.scores[:, [entity]], self.gap_scales)
         lead: npt.NDArray[np.int64] = self.weights @ gaps.astype(np.int64)
         return lead
 
     def _cost(self) -> npt.NDArray[Any]:
-        """Return what the candidates are ordered by, (E,), less is better; whole numbers unless scores are weighed."""
+        """Return the cost of each entity, (E,); less is better. Costs are whole numbers unless scores are weighed."""
         if self.table is None:
             costs: npt.NDArray[np.float64] = -(self.weights / self.gap_scales) @ self.scores.astype(np.float64)
             return costs
         return self._weighed(self.doubled)
 
     def _cost_beside(self, entity: int, rivals: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Return the costs of some candidates when a known answer is ranked among them."""
+        """Return the costs of some candidates beside a known answer, which joins them."""
         own, theirs = self.scores[:, [entity]], self.scores[:, rivals]
-        return self._weighed(self.doubled[:, rivals] + 2 * (own > theirs) + (own == theirs))
+        joined = doubled_rank(own > theirs, own == theirs) - doubled_rank(0, 0)
+        return self._weighed(self.doubled[:, rivals] + joined)
 
     def _weighed(self, doubled: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         assert self.table is not None
@@ -184,20 +193,8 @@ class CandidateRanking:
         return costs
 
 
-def _doubled_ranks(scores: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the doubled mean rank of each entity among the candidates and itself, (n, E)."""
-    doubled = np.empty(scores.shape, dtype=np.int64)
-    for row, ranks in zip(scores, doubled, strict=True):
-        ordered = np.sort(row[~known])
-        right = np.searchsorted(ordered, row, side="right")
-        left = np.searchsorted(ordered, row, side="left")
-        # Doubled: 2 · above + level + 1, itself being level; a known answer is not in the row, so it adds itself.
-        ranks[:] = 2 * (len(ordered) - right) + (right - left) + 1 + known
-    return doubled
-
-
 def _smallest(cost: npt.NDArray[Any], among: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int64]:
-    """Return the positions of the ``count`` smallest costs among some, in order; of equals, the first."""
+    """Return the positions of the ``count`` smallest costs among some, in order; the first of equal ones wins."""
     positions = np.flatnonzero(among)
     if len(positions) > count:
         limit = np.partition(cost[positions], count - 1)[count - 1]

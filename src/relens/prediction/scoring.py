@@ -1,4 +1,4 @@
-"""Scoring: models are loaded when first needed, and score as they did when the run was ranked."""
+"""The trained models of a run, loaded when first needed; their scores are those that the run was ranked by."""
 
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import MissingExtraError
-from relens.ranking.batches import batch_rows
+from relens.ranking.memory import batch_rows
 from relens.runs import Run
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ class LoadedModels:
     """The trained models of a run on one device.
 
     Attributes:
-        rows: queries scored together.
+        rows: the number of queries that are scored together.
         loaded: the models in memory so far, by name.
     """
 
     def __init__(self, run: Run, dataset: Dataset, device: "torch.device | str") -> None:
         self.run, self.dataset, self.device = run, dataset, device
-        self.rows = batch_rows(len(dataset.entities))
+        self.rows = batch_rows(4 * len(dataset.entities))
         self.loaded: dict[str, KGEModel] = {}
         self._loading = Lock()
 
     def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
-        """Score all entities with one model, (b, E), for b queries, whose answers are not looked at."""
-        from relens.packs.export import score_queries
+        """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read."""
+        from relens.ranking.scoring import score_queries
 
         scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
         return scores

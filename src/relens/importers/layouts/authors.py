@@ -1,15 +1,16 @@
-"""Rank files as the paper's authors lay them out.
+"""Rank files in the layout of the paper's authors.
 
 A folder holds ``ranks/{dataset}/{model}_{valid,test}_ranks.npy`` and ``dataset/{dataset}/{valid,test}_triples.npy``.
-Ranks come in two forms: one column per entity and one row per query (anchor, relation, answer); or, on OGB's data
-sets, 2 · (m + 1) columns: the head answer, its m negatives, the tail answer, its m negatives.
+Ranks have one of two forms. The first has a column per entity and a row per query (anchor, relation, answer). The
+second, for OGB's data sets, has 2 · (m + 1) columns: the head answer, its m negatives, the tail answer, its m
+negatives.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +32,10 @@ from relens.importers.directions import (
     sampled_queries,
     twice,
 )
+from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer, Option
 from relens.importers.model_files import find_models
 from relens.importers.numbering import Numbering, check_in_split, numbers
-from relens.packs.manifest import PackHeader
+from relens.packs.pack import PackHeader
 from relens.records import Provenance
 
 Form = Literal["auto", "all", "ogb"]
@@ -42,7 +44,7 @@ OGB_COLUMNS = 1002
 
 @dataclass(frozen=True)
 class _Source:
-    """The files of one data set: the rank files by model and split, and all rows of triples there are."""
+    """The files of one data set: the rank files by model and split, and the rows of triples of each split."""
 
     name: str
     beside: Path
@@ -50,7 +52,7 @@ class _Source:
     rows: dict[str, Rows]
 
     @classmethod
-    def open(cls, folder: Path, dataset: str | None, models: Sequence[str] | None) -> Self:
+    def open(cls, folder: Path, dataset: str | None, models: Sequence[str]) -> Self:
         name = _dataset_name(folder / "ranks", dataset)
         beside = folder / "dataset" / name
         files = find_models(folder / "ranks" / name, "ranks", models)
@@ -77,10 +79,10 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Questions:
-    """What the rank files answer, in their own ids.
+    """The queries of the rank files, in their own ids.
 
-    ``n_relations`` is R; with ``mirrored``, ids r + R are relations of their own and not a direction. With
-    ``sampled``, the answer is column 0, otherwise columns are entities.
+    ``n_relations`` is R. With ``mirrored``, ids r + R are relations of their own instead of a direction. With
+    ``sampled``, the answer is column 0; otherwise columns are entities.
     """
 
     queries: dict[str, Queries]
@@ -95,22 +97,22 @@ def read_authors(
     folder: Path,
     dataset: str | None = None,
     *,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] = (),
     n_relations: int | None = None,
     filtered: bool = False,
     form: Form = "auto",
     data: Dataset | None = None,
 ) -> dict[str, Dense]:
-    """Return what to pack for valid and test.
+    """Read the ranks of valid and test.
 
     Args:
         folder: holds ``ranks`` and ``dataset``.
-        dataset: which folder below those; may be left out where there is one.
-        models: names in the order to keep; all in alphabetical order by default.
-        n_relations: R; that of ``data``, or found from the ids, by default.
-        filtered: leave out known answers and rank the rest anew; otherwise ranks are taken as they are.
-        form: whether the columns are ``all`` entities or samples as in ``ogb``; told by their number by default.
-        data: the data set, for labels, classes of relations and the filter; without it, ids are labels.
+        dataset: the folder below those; may be omitted where there is only one.
+        models: names in the order to keep; by default all, in alphabetical order.
+        n_relations: R; by default that of ``data``, or found from the ids.
+        filtered: leave out known answers and rank the rest again; otherwise ranks are taken as they are.
+        form: whether the columns are ``all`` entities or samples as in ``ogb``; by default their number decides.
+        data: the data set, for labels, classes of relations and known answers; without it, ids are labels.
     """
     source = _Source.open(folder, dataset, models)
     if data is not None and n_relations is None:
@@ -119,15 +121,15 @@ def read_authors(
     if sampled and filtered:
         raise RanksError("sampled candidates cannot be filtered: the files do not say which entities they are.")
     questions = _ask_samples(source, n_relations, data) if sampled else _ask_all(source, n_relations)
-    return _dense_splits(source, questions, filtered, data)
+    return _dense_splits(source, questions, data, filtered=filtered)
 
 
-def _dense_splits(source: _Source, questions: _Questions, filtered: bool, data: Dataset | None) -> dict[str, Dense]:
+def _dense_splits(source: _Source, questions: _Questions, data: Dataset | None, *, filtered: bool) -> dict[str, Dense]:
     numbering = Numbering.read(source.beside, questions.n_entities, numbers(questions.n_relations), data)
     if len(numbering.relations) != questions.n_relations:
         raise RanksError(
             f"the triples of {source.beside} have {questions.n_relations} relations, the data set or the list of "
-            f"relations has {len(numbering.relations)}. Pass the right number with --relations, or leave it out."
+            f"relations has {len(numbering.relations)}. Pass the right number, `n_relations=R`, or omit it."
         )
     triples = _triples(source, questions, numbering, data)
     known = KnownAnswers.build(triples.values(), questions.n_entities, questions.n_relations) if filtered else None
@@ -153,13 +155,13 @@ def _dense_splits(source: _Source, questions: _Questions, filtered: bool, data: 
             cardinalities=cardinalities,
         )
         column = np.zeros_like(queries.answer) if questions.sampled else queries.answer
-        lookup = None if known is None else numbering.known(known)
-        dense[split] = Dense(header, "ranks", questions.matrices[split], column, lookup)
+        excluded = None if known is None else numbering.excluded(header.queries, known)
+        dense[split] = Dense(header, "ranks", questions.matrices[split], column, excluded)
     return dense
 
 
 def _ask_all(source: _Source, n_relations: int | None) -> _Questions:
-    """Read a query per row, all entities being candidates."""
+    """Read a query per row; all entities are candidates."""
     n_relations = n_relations or find_n_relations(source.asked)
     n_entities = source.n_columns
     _check_ids(source, n_entities, 2 * n_relations)
@@ -168,7 +170,7 @@ def _ask_all(source: _Source, n_relations: int | None) -> _Questions:
 
 
 def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None) -> _Questions:
-    """Read two queries per row, and find out whether there is a row per triple, or one with r and one with r + R."""
+    """Read two queries per row. There is one row per triple, or one with r and one with r + R."""
     matrices = source.matrices(queries_per_row=2)
     n_ids = 1 + max(int(rows[:, 1].max(initial=0)) for rows in source.rows.values())
     n_entities = 1 + max(int(rows[:, [0, 2]].max(initial=0)) for rows in source.rows.values())
@@ -206,7 +208,7 @@ def _rows_per_triple(source: _Source, split: str, matrix: Matrix) -> int:
 def _triples(
     source: _Source, questions: _Questions, numbering: Numbering, data: Dataset | None
 ) -> Mapping[str, npt.NDArray[np.int32]]:
-    """Return the triples of all splits there are; those of a data set must be the ones the queries ask about."""
+    """Return the triples of all splits; a data set must have the triples of the queries."""
     n_relations = questions.n_relations
     found = {
         split: numbering.triples(
@@ -222,7 +224,7 @@ def _triples(
 
 
 def _fingerprint(questions: _Questions) -> str:
-    """Digest the queries of both splits, which then know each other where no data set is at hand."""
+    """Return an identity for the data set where none is given: a digest of the queries of both splits."""
     digests = " ".join(queries.fingerprint() for queries in questions.queries.values())
     return sha256(digests.encode()).hexdigest()[:16]
 
@@ -234,7 +236,7 @@ def _dataset_name(folder: Path, chosen: str | None) -> str:
     if chosen is None and len(names) == 1:
         return names[0]
     if chosen is None:
-        raise RanksError(f"{folder} has the data sets {', '.join(names) or '(none)'}: choose one with --dataset.")
+        raise RanksError(f"{folder} has the data sets {', '.join(names) or '(none)'}: choose one with `dataset=…`.")
     if chosen not in names:
         raise RanksError(f"{folder} has no data set {chosen!r}; {nearest(chosen, names)}")
     return chosen
@@ -262,5 +264,31 @@ def _check_ids(source: _Source, n_entities: int, n_relations: int) -> None:
             raise RanksError(
                 f"{_triples_file(source.beside, split)}, row {row}: found ids {tuple(rows[row].tolist())}, expected "
                 f"entities below {n_entities} and relations below {n_relations}: ranks and triples belong to "
-                f"different data sets, or --relations is wrong."
+                f"different data sets, or `n_relations=R` is wrong."
             )
+
+
+class AuthorsImporter(Importer):
+    """Reads the authors' ranks."""
+
+    name = "authors"
+    description = (
+        "DIR/ranks/DATASET/MODEL_{valid,test}_ranks.npy and DIR/dataset/DATASET/{valid,test}_triples.npy, as the "
+        "paper's repository documents them"
+    )
+    order = 1
+    options = (
+        Option("dataset", "Folder below DIR/ranks, if there are several."),
+        Option("form", "Columns: all entities, or OGB's answers with samples.", default="auto", choices=get_args(Form)),
+        DATA,
+        MODELS,
+        RELATIONS,
+        FILTER,
+    )
+
+    def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
+        """Return the ranks to pack, by split."""
+        return read_authors(folder, **{**options, "filtered": bool(options["filtered"])})
+
+
+AUTHORS = AuthorsImporter()

@@ -1,0 +1,135 @@
+"""Arrays with a query file: ranks or scores (queries, entities), one array per model.
+
+Columns are entities in the sorted order of their labels, or in the order of ``entities.txt`` beside the query file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from relens.data.dataset import Dataset, Vocabulary
+from relens.errors import RanksError
+from relens.importers.dense import Dense, Kind, Matrix, fit_scales, with_scales
+from relens.importers.model_files import check_models
+from relens.importers.numbering import Numbering, check_in_split, triples_of
+from relens.importers.query_files import QueryTable, read_query_file, relation_vocabulary
+from relens.packs.pack import PackedRanks, PackHeader
+from relens.packs.store import check_pair
+from relens.records import Provenance
+
+
+@dataclass(frozen=True)
+class ArrayOptions:
+    """How arrays with a query file are read.
+
+    Attributes:
+        data: the data set, for labels, known answers and classes of relations; without it, ids are labels.
+        n_relations: R, where relations are numbers, without a data set and without ``relations.txt``.
+        filtered: leave out known answers and rank the rest; None means yes for scores with a data set.
+        gaps: pack score gaps beside the ranks; None means yes for scores.
+    """
+
+    data: Dataset | None = None
+    n_relations: int | None = None
+    filtered: bool | None = None
+    gaps: bool | None = None
+
+
+def read_arrays(
+    kind: Kind,
+    files: Mapping[str, Path],
+    query_file: Path,
+    split: str,
+    *,
+    other: PackedRanks | None = None,
+    options: ArrayOptions | None = None,
+) -> Dense:
+    """Read the arrays of one split, a file per model.
+
+    ``other`` is the pack of the other split, if there is one. The new split must fit it. Without a data set the
+    relations are those of ``other``. The scales of score gaps are always those of valid.
+    """
+    options = options or ArrayOptions()
+    check_models(list(files))
+    matrices = {name: Matrix.open(path) for name, path in files.items()}
+    check_entities(list(matrices.values()), options.data)
+    table = read_query_file(query_file)
+    if other is None:
+        relations = relation_vocabulary(table.relation_labels(), options.n_relations)
+    else:
+        relations = Vocabulary("relation", other.relations)
+    n_columns = next(iter(matrices.values())).file_columns
+    numbering = Numbering.read(query_file.parent, n_columns, relations, options.data)
+    digest = digest_of([str(n_columns), *numbering.relations.labels])
+    name = query_file.resolve().parent.name if other is None else other.provenance.dataset
+    dense = dense_split(kind, matrices, table, numbering, Provenance(name, digest, split), options)
+    gaps = kind == "scores" if options.gaps is None else options.gaps
+    if gaps:
+        dense = with_scales(dense, _scales(dense, other))
+    if other is not None:
+        check_pair(*((dense.header, other) if split == "valid" else (other, dense.header)))
+    return dense
+
+
+def check_entities(matrices: Sequence[Matrix], data: Dataset | None) -> None:
+    """Raise an error for a matrix without a column for each entity of the data set."""
+    for matrix in matrices:
+        if data is not None and matrix.file_columns != len(data.entities):
+            raise RanksError(
+                f"{matrix.place} has {matrix.file_columns} columns, the data set {data.name!r} has "
+                f"{len(data.entities)} entities: expected one column per entity. Export it again from that data set."
+            )
+
+
+def dense_split(
+    kind: Kind,
+    matrices: Mapping[str, Matrix],
+    table: QueryTable,
+    numbering: Numbering,
+    provenance: Provenance,
+    options: ArrayOptions,
+) -> Dense:
+    """Return the arrays of a split, to be packed without score gaps."""
+    queries, data = table.queries(numbering), options.data
+    filtered = options.filtered
+    if filtered is None:
+        filtered = kind == "scores" and data is not None
+    if data is None:
+        if filtered:
+            raise RanksError("known answers are those of a data set: pass `data=…`, or `filtered=False`.")
+        header = PackHeader(tuple(matrices), numbering.relations.labels, queries, provenance)
+    else:
+        check_in_split(table.path, triples_of(queries), data, provenance.split)
+        provenance = replace(
+            provenance,
+            dataset=data.name,
+            fingerprint=data.fingerprint,
+            filter_splits=tuple(data.splits) if filtered else (),
+        )
+        header = PackHeader(
+            tuple(matrices), data.relations.labels, queries, provenance, cardinalities=data.cardinalities
+        )
+    excluded = numbering.excluded(queries, data.known_answers) if filtered and data is not None else None
+    return Dense(header, kind, list(matrices.values()), numbering.columns()[queries.answer], excluded)
+
+
+def _scales(dense: Dense, other: PackedRanks | None) -> npt.NDArray[np.float64]:
+    """Return the scales of a split: fitted on valid, and reused for test."""
+    if dense.kind == "ranks":
+        raise RanksError("ranks have no score gaps: pass scores, or `gaps=False`.")
+    if dense.header.provenance.split == "valid":
+        return fit_scales(dense)
+    if other is None or other.gap_scales is None:
+        raise RanksError(
+            "score gaps of test use the scales of valid: pack the scores of valid first, or pass `gaps=False`."
+        )
+    return other.gap_scales
+
+
+def digest_of(parts: Sequence[str]) -> str:
+    """Return an identity for the data set where none is given."""
+    return sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The layouts that relens imports, one in each module."""

@@ -1,0 +1,79 @@
+"""Scores of queries: by relens's own models, and by anything else that can score."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from relens.data.queries import Queries
+from relens.models.base import KGEModel, current
+from relens.ranking.memory import batch_rows
+
+
+@contextmanager
+def evaluating(model: KGEModel) -> Iterator[None]:
+    """Score inside the context: no dropout, no gradients, the model's device, and full float32 products.
+
+    Coarser products would make ties.
+    """
+    was_training, precision = model.training, torch.get_float32_matmul_precision()
+    model.eval()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with current(model.device), torch.no_grad():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        model.train(was_training)
+
+
+def score_batch(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int32] | None = None) -> Tensor:
+    """Return the scores of all entities, (b, E) float32, or of those in ``entities`` (b, C), in one batch.
+
+    The scores are on the device of the model. Call this inside ``evaluating``.
+    """
+    anchor, relation, chosen = _on_device(model, queries, entities)
+    return model.score(model.encode(anchor, relation), chosen).float()
+
+
+def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int32] | None = None) -> Tensor:
+    """Return the scores of all entities, (b, E) float32, or of those in ``entities`` (b, C).
+
+    The scores are on the device of the model. All batches have one shape, so the scores of a query do not depend on
+    the other queries.
+    """
+    rows = batch_rows(4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate)
+    anchor, relation, chosen = _on_device(model, queries, entities)
+    filled = torch.arange(-(-len(queries) // rows) * rows, device=model.device).clamp_(max=len(queries) - 1)
+    with evaluating(model):
+        scores = [
+            model.score(model.encode(anchor[at], relation[at]), None if chosen is None else chosen[at]).float()
+            for at in torch.split(filled, rows)
+        ]
+    return torch.cat(scores)[: len(queries)]
+
+
+def _on_device(
+    model: KGEModel, queries: Queries, entities: npt.NDArray[np.int32] | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return anchors (b,), directed relations (b,) and entities (b, C) as int64, where the model is."""
+    device = model.device
+    anchor = torch.as_tensor(queries.anchor, device=device).long()
+    relation = torch.as_tensor(queries.relation + model.n_relations * queries.direction, device=device).long()
+    return anchor, relation, None if entities is None else torch.as_tensor(entities, device=device).long()
+
+
+@dataclass(frozen=True)
+class ModelScorer:
+    """A model of relens as a ``Scorer``, to be packed beside other models."""
+
+    model: KGEModel
+
+    def score(self, queries: Queries) -> npt.NDArray[np.float32]:
+        """Return the scores of all entities, (b, E)."""
+        scores: npt.NDArray[np.float32] = score_queries(self.model, queries).cpu().numpy()
+        return scores
