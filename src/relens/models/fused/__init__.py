@@ -44,20 +44,20 @@ class _Distance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor, table: Tensor, candidates: Tensor, kind: int) -> Tensor:
-        from relens.models.fused import kernels  # needs triton, which only CUDA machines have
+        from relens.models.fused import distance_kernels  # needs triton, which only CUDA machines have
 
         ctx.save_for_backward(vector, candidates)
         ctx.table, ctx.kind = table, kind
-        return kernels.distance(vector, table, candidates, kind)
+        return distance_kernels.distance(vector, table, candidates, kind)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        from relens.models.fused import kernels
+        from relens.models.fused import distance_kernels
 
         vector, candidates = ctx.saved_tensors
         total, returned = gradient_of(ctx.table)
         gradient = gradients[0].contiguous()
-        of_vector = kernels.distance_gradients(vector, ctx.table, candidates, gradient, total, ctx.kind)
+        of_vector = distance_kernels.distance_gradients(vector, ctx.table, candidates, gradient, total, ctx.kind)
         return of_vector, returned, None, None
 
 
@@ -77,20 +77,20 @@ class _BlockDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
-        from relens.models.fused import kernels
+        from relens.models.fused import block_kernels
 
         ctx.save_for_backward(vector, matrices, group, candidates)
         ctx.table = table
-        return kernels.block_distance(vector, matrices, group, table, candidates)
+        return block_kernels.block_distance(vector, matrices, group, table, candidates)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, Tensor | None, None]:
-        from relens.models.fused import kernels
+        from relens.models.fused import block_kernels
 
         vector, matrices, group, candidates = ctx.saved_tensors
         total, returned = gradient_of(ctx.table)
         gradient = gradients[0].contiguous()
-        of_vector, of_matrices = kernels.block_gradients(
+        of_vector, of_matrices = block_kernels.block_gradients(
             vector, matrices, group, ctx.table, candidates, gradient, total
         )
         return of_vector, of_matrices, None, returned, None
@@ -156,27 +156,27 @@ class _ProductSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, edges: Trilinear, kind: int) -> Tensor:
-        from relens.models.fused import kernels
+        from relens.models.fused import edge_kernels
 
         ctx.save_for_backward(left, right)
         ctx.edges, ctx.kind = edges, kind
-        return kernels.product_sums(left, right, edges, (0, 1, 2), kind)
+        return edge_kernels.product_sums(left, right, edges, (0, 1, 2), kind)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        from relens.models.fused import kernels
+        from relens.models.fused import edge_kernels
 
         left, right = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         # Of conj(l)·r: conj(g)·r for l, and l·g for r.
         of_right_kind = COMPLEX if ctx.kind == CONJUGATE else ctx.kind
-        of_left = kernels.product_sums(gradient, right, ctx.edges, (2, 1, 0), ctx.kind)
-        of_right = kernels.product_sums(left, gradient, ctx.edges, (0, 2, 1), of_right_kind)
+        of_left = edge_kernels.product_sums(gradient, right, ctx.edges, (2, 1, 0), ctx.kind)
+        of_right = edge_kernels.product_sums(left, gradient, ctx.edges, (0, 2, 1), of_right_kind)
         return of_left, of_right, None, None
 
 
 def adagrad(parameter: Tensor, gradient: Tensor, total: Tensor, rate: Tensor, epsilon: float) -> None:
     """Take a step of Adagrad in place: one pass over the three tensors of one shape; ``rate`` is a tensor, ()."""
-    from relens.models.fused import kernels
+    from relens.models.fused import edge_kernels
 
-    kernels.adagrad(parameter, gradient.contiguous(), total, rate, epsilon)
+    edge_kernels.adagrad(parameter, gradient.contiguous(), total, rate, epsilon)
