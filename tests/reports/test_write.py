@@ -11,16 +11,12 @@ import pytest
 from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.ensemble import learning_curves
-from relens.ensemble.inputs import INPUTS
-from relens.ensemble.search import METHODS
 from relens.errors import InputError, MissingExtraError
 from relens.files import write_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
 from relens.reports.figures import EQUAL, UNSEEN
-from relens.reports.glossary import INPUTS as DESCRIBED_INPUTS
-from relens.reports.glossary import METHODS as DESCRIBED_METHODS
 from relens.reports.headline import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
@@ -122,11 +118,6 @@ def test_score_gaps_are_explained_where_they_are_used(tmp_path):
     section = write_report(run, tmp_path / "out").read_text().split('<section id="glossary">')[1]
     assert "<dt>score gap</dt>" in section
     assert "<dt>input score</dt>" in section
-
-
-def test_every_method_and_input_has_a_description():
-    assert set(METHODS) <= set(DESCRIBED_METHODS)
-    assert set(INPUTS) <= set(DESCRIBED_INPUTS)
 
 
 def test_figures_are_png_and_svg_and_in_the_page(reported):

@@ -8,7 +8,8 @@ from relens.data.dataset import Dataset, Vocabulary
 from relens.errors import InputError
 from relens.models import MODELS
 from relens.packs.export import Ranker
-from relens.ranking.validation import filtered_ranks
+from relens.ranking.competition import Competition
+from relens.ranking.validation import answer_ranks
 from relens.training.loop import TrainingObserver, new_model, optimise
 from relens.training.objective import build_objective
 from relens.training.presets import resolve_settings
@@ -94,9 +95,9 @@ def test_saved_loaded_and_ranked(tmp_path):
     model, settings, result = train("toy")
     save_trained(model.eval(), settings, result, GRAPH, "tiny", tmp_path / "toy")
     loaded = TrainedModel.open(tmp_path / "toy").load(GRAPH)
-    queries = GRAPH.queries("test")
-    ranks = filtered_ranks(loaded, queries, GRAPH.known_answers)
-    np.testing.assert_array_equal(ranks, filtered_ranks(model, queries, GRAPH.known_answers))
+    competition = Competition.from_dataset(GRAPH, "test")
+    ranks = answer_ranks(loaded, competition).realistic
+    np.testing.assert_array_equal(ranks, answer_ranks(model, competition).realistic)
     packed = Ranker({"toy": loaded, "again": model}, GRAPH).pack("test", tmp_path / "pack", None)
     assert packed.models == ("toy", "again")
     assert loaded.bytes_per_candidate == 4

@@ -56,6 +56,7 @@ class Input(ABC):
         order: position in the table. Cross-validation gives ties to the earlier input.
         needs_gaps: whether packed ranks must come with score gaps.
         unit: cost that counts as 1 in the scores that predictions show.
+        label: what the weights are applied to, in a sentence, such as ``ranks``.
     """
 
     name: str
@@ -63,6 +64,10 @@ class Input(ABC):
     order: int = AFTER_OURS
     needs_gaps: bool = False
     unit: int = ADVANTAGE_LIMIT
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return f"ranks on the scale {self.name}"
 
     @abstractmethod
     def operands(self, packed: PackedRanks) -> Operands:

@@ -12,6 +12,7 @@ class Rank(RankInput):
 
     name = "rank"
     description = "the rank, as in the paper"
+    label = "ranks"
     order = 0
     unit = 2  # costs are doubled ranks
 

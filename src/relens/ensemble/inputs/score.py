@@ -12,6 +12,7 @@ class Score(Input):
 
     name = "score"
     description = "score gaps, in units of the model's mean gap on validation; needs scores"
+    label = "score gaps"
     order = 4
     needs_gaps = True
     unit = UNITS_PER_MEAN_GAP

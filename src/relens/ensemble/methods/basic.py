@@ -12,7 +12,7 @@ class Basic(Method):
     """One search over G·N parameters. There are no global weights: groups without queries get equal ones."""
 
     name = "basic"
-    description = "all groups searched jointly"
+    description = "weights per group, searched for all groups at once"
     order = 6
     searches = True
     has_global = False

@@ -12,7 +12,7 @@ class BestSingle(Method):
     """All weight on the model with the best validation MRR. The first model wins ties."""
 
     name = "best-single"
-    description = "the model with the best MRR alone"
+    description = "baseline: all weight on the model with the best validation MRR"
     order = 3
     fitted = False
 

@@ -13,7 +13,7 @@ class DivideSearchCombine(Method):
     """Every group is searched on its own; its weights are shrunk towards the global ones."""
 
     name = "dsc"
-    description = "weights searched for each group"
+    description = "weights per group, each searched on its own: divide, search, combine"
     order = 7
     searches = True
     cross_validated = True

@@ -17,7 +17,7 @@ class Greedy(Method):
     """Select models with replacement, each time the one that raises the MRR most; count them."""
 
     name = "greedy"
-    description = "counts of a greedy selection of models with replacement"
+    description = "baseline: adds, step by step, the model that raises the validation MRR most"
     order = 4
 
     def search(self, context: SearchContext) -> Found:

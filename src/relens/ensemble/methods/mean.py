@@ -9,7 +9,7 @@ class Mean(Method):
     """Equal weights."""
 
     name = "mean"
-    description = "equal weights"
+    description = "baseline: all models have the same weight"
     order = 0
     learns = False
     fitted = False

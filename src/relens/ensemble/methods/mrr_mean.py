@@ -10,7 +10,7 @@ class MrrMean(Method):
     """Weights in proportion to the models' MRR."""
 
     name = "mrr-mean"
-    description = "weights in proportion to the models' MRR"
+    description = "baseline: weights in proportion to the models' validation MRR"
     order = 1
     fitted = False
 

@@ -10,7 +10,7 @@ class Simple(Method):
     """One search over all queries: as if every group were shrunk to the global weights."""
 
     name = "simple"
-    description = "one searched vector for all groups"
+    description = "one weight vector for all groups, searched on the validation split"
     order = 5
     searches = True
     cross_validated = True

@@ -22,7 +22,7 @@ class Stacking(Method):
     """A regression that tells answers from candidates; a model's weight is max(0, −coefficient of its rank)."""
 
     name = "stacking"
-    description = "logistic regression on the models' ranks"
+    description = "baseline: a logistic regression that separates answers from other candidates"
     order = 2
     extra = "stacking"
 
