@@ -39,7 +39,7 @@ class CandidateRanking:
         scores: higher is better, (n, E) float32.
         known: ids of the known answers, (m,).
         weights: grid weights above 0, (n,) int64.
-        name: the input that the weights are applied to.
+        input: the input that the weights are applied to.
         gap_scales: raw score difference of one unit of a gap, (n,); for input ``score``.
     """
 
@@ -48,15 +48,15 @@ class CandidateRanking:
         scores: npt.NDArray[np.float32],
         known: npt.NDArray[np.integer[Any]],
         weights: npt.NDArray[np.int64],
-        name: Input = "rank",
+        input: Input = "rank",
         gap_scales: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        self.scores, self.weights, self.name = scores, weights, name
+        self.scores, self.weights, self.input = scores, weights, input
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
         self.doubled = np.stack([doubled_ranks(row, ~self.known) for row in scores])  # (n, E)
-        self.table = None if name == "score" else cost_table(name, scores.shape[1])
+        self.table = None if input == "score" else cost_table(input, scores.shape[1])
         self.cost = self._cost()
 
     @property
@@ -105,7 +105,7 @@ class CandidateRanking:
         For ``rank`` it is minus the mean rank. For a transform it runs from 0 (best) to -1. For ``score`` its unit is a
         model's mean score gap on validation.
         """
-        unit = {"rank": 2, "score": UNITS_PER_MEAN_GAP}.get(self.name, ADVANTAGE_LIMIT)
+        unit = {"rank": 2, "score": UNITS_PER_MEAN_GAP}.get(self.input, ADVANTAGE_LIMIT)
         return -float(self.cost[entity]) / unit / int(self.weights.sum())
 
     def _first(
