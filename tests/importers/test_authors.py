@@ -8,9 +8,9 @@ import pytest
 from relens.data.dataset import Dataset
 from relens.data.queries import HEAD, TAIL
 from relens.errors import DatasetError, InputError, RanksError
+from relens.importers.arrays import find_models
 from relens.importers.dense import pack_dense
 from relens.importers.layouts.authors import read_authors
-from relens.importers.model_files import find_models
 from relens.packs.pack import PackedRanks
 from tests import oracles
 from tests.authors_files import TEST, TRAIN, VALID, E, R, both_ways, write_authors

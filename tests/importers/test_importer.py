@@ -6,7 +6,7 @@ import pytest
 from relens.errors import InputError, RanksError
 from relens.importers.importer import DATA, FILTER, IMPORTERS, MODELS, RELATIONS, Importer, read_ranks
 from relens.importers.layouts.pykeen import find_folders
-from relens.pipeline.importing import import_ranks
+from relens.pipeline.ranking import import_ranks
 from tests import authors_files, score_files
 
 

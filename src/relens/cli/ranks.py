@@ -18,17 +18,16 @@ from relens.devices import pick_device
 from relens.errors import RanksError
 from relens.evaluation import model_ranks
 from relens.files import write_text
-from relens.importers.arrays import ArrayOptions, read_arrays
+from relens.importers.arrays import ArrayOptions, check_models, read_arrays
 from relens.importers.dense import Kind
 from relens.importers.importer import DATA, FILTER, GAPS, RELATIONS, TRUST
 from relens.importers.layouts.pykeen import MISSING, read_pykeen
-from relens.importers.model_files import check_models
 from relens.importers.pykeen import Missing
 from relens.packs.pack import PackedRanks
 from relens.packs.reduced import read_reduced, write_reduced
 from relens.packs.store import save_pack
 from relens.packs.thinning import FINE, Reduction
-from relens.pipeline.importing import fill_run
+from relens.pipeline.ranking import fill_run
 from relens.runs import RECORD, Run
 
 

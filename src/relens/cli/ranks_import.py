@@ -11,7 +11,7 @@ from relens.cli.options import jobs_option, json_option, split_names
 from relens.cli.ranks_report import report
 from relens.errors import RelensError
 from relens.importers.importer import IMPORTERS, Importer, Option
-from relens.pipeline.importing import import_ranks
+from relens.pipeline.ranking import import_ranks
 
 F = TypeVar("F", bound=Callable[..., Any])
 

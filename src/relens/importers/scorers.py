@@ -11,8 +11,8 @@ import numpy.typing as npt
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.errors import RanksError
+from relens.importers.arrays import check_models
 from relens.importers.dense import Dense, Matrix, fit_scales, pack_dense, with_scales
-from relens.importers.model_files import check_models
 from relens.packs.pack import PackedRanks, PackHeader
 from relens.progress import SILENT, Progress
 from relens.ranking.competition import Competition

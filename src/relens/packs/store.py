@@ -25,7 +25,7 @@ Layout = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 _COPY_BYTES = 2**22
 _HELD_BYTES = 2**28
-_PAIR_REMEDY = "Pack both splits from the same data set and scores, in a new run if need be."
+_PAIR_REMEDY = "Pack both splits from the same data set and scores, in a new run if necessary."
 
 
 def assemble(header: PackHeader, blocks: Iterable[PackedBlock]) -> PackedRanks:

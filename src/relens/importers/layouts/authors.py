@@ -21,6 +21,7 @@ from relens.data.queries import EVALUATED, Queries
 from relens.data.statistics import cardinality_classes
 from relens.errors import RanksError, nearest
 from relens.files import open_npy
+from relens.importers.arrays import find_models
 from relens.importers.dense import Dense, Matrix, check_columns
 from relens.importers.directions import (
     Rows,
@@ -33,7 +34,6 @@ from relens.importers.directions import (
     twice,
 )
 from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer, Option
-from relens.importers.model_files import find_models
 from relens.importers.numbering import Numbering, check_in_split, numbers
 from relens.packs.pack import PackHeader
 from relens.records import Provenance

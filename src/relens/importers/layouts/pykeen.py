@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from relens.data.dataset import Dataset
 from relens.errors import RanksError, nearest
+from relens.importers.arrays import check_models
 from relens.importers.dense import Dense
 from relens.importers.importer import GAPS, MODELS, Importer, Option
-from relens.importers.model_files import check_models
 from relens.importers.pykeen import MODEL_FILE, Missing, PykeenFolder
 from relens.importers.scorers import scorer_splits
 from relens.ranking.memory import MEMORY_BUDGET

@@ -9,10 +9,9 @@ from typing import Any
 
 from relens.data.queries import EVALUATED
 from relens.errors import RanksError
-from relens.importers.arrays import ArrayOptions, check_entities, dense_split, digest_of
+from relens.importers.arrays import ArrayOptions, check_entities, dense_split, digest_of, find_models
 from relens.importers.dense import Dense, Matrix, check_columns, fit_scales, with_scales
 from relens.importers.importer import DATA, FILTER, GAPS, MODELS, RELATIONS, Importer
-from relens.importers.model_files import find_models
 from relens.importers.numbering import Numbering
 from relens.importers.query_files import find_query_file, relation_vocabulary
 from relens.records import Provenance
