@@ -90,7 +90,7 @@ def test_export_lists_each_models_rank_of_each_answer(imported, authors, tmp_pat
 
 def test_import_into_a_run_with_ranks_needs_force(imported, tmp_path):
     again = ("import", tmp_path / "authors", "--layout", "authors", "--run", tmp_path / "run")
-    fails_with(relens(*again), "already has ranks of valid and test: pass --force")
+    fails_with(relens(*again), "already has ranks of valid and test: pass `force=True`")
     result = relens(
         *again, "--force", "--models", "rotate", "--filter", "--relations", 3, "--memory", "64K", "--jobs", 1
     )
@@ -144,7 +144,7 @@ def test_pack_fills_a_run_split_by_split(tmp_path):
     assert pack(tmp_path, "test").exit_code == 0
     run = Run.open(tmp_path / "run")
     assert run.ranks("valid").gap_scales.tolist() == run.ranks("test").gap_scales.tolist()
-    fails_with(pack(tmp_path, "test"), "already has ranks of test: pass --force")
+    fails_with(pack(tmp_path, "test"), "already has ranks of test: pass `force=True`")
     assert pack(tmp_path, "test", "--force").exit_code == 0
 
 
