@@ -52,6 +52,14 @@ def decorated_with(found: Found, *names: str) -> bool:
     return any(name in text for text in texts for name in names)
 
 
+def n_lines(found: Found) -> int:
+    """Count the lines of a function without its docstring, which may be long for public verbs."""
+    first = found.node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (found.node.end_lineno or 0) - found.node.lineno + 1 - docstring
+
+
 def is_kernel(found: Found) -> bool:
     return decorated_with(found, "njit", "triton.jit")
 
@@ -80,9 +88,9 @@ def is_exempt(found: Found) -> bool:
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_functions_are_short(module: Path) -> None:
     long = [
-        f"{found}: {lines} lines"
+        f"{found}: {n_lines(found)} lines"
         for found in functions(module)
-        if (lines := (found.node.end_lineno or 0) - found.node.lineno + 1) > MAX_LINES and not is_kernel(found)
+        if n_lines(found) > MAX_LINES and not is_kernel(found)
     ]
     assert long == []
 

@@ -11,7 +11,7 @@ from relens.clusters.remote import Remote
 from relens.data.grouping import Grouping
 from relens.ensemble.context import SearchContext, SearchResult
 from relens.ensemble.grid import uniform
-from relens.ensemble.methods.base import Found
+from relens.ensemble.methods.base import MethodResult
 from relens.ensemble.regularisation import Choice, choose
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.sparse import sparsify
@@ -100,7 +100,7 @@ def _check_ranks(packed: PackedRanks, settings: SearchSettings) -> None:
         )
 
 
-def _sparsified(context: SearchContext, found: Found, limit: int) -> Found:
+def _sparsified(context: SearchContext, found: MethodResult, limit: int) -> MethodResult:
     """Return weights of at most ``limit`` models in each group."""
     members = [] if found.table is None else context.groups[1]
     own = [] if found.table is None else list(found.table)
@@ -109,7 +109,7 @@ def _sparsified(context: SearchContext, found: Found, limit: int) -> Found:
 
 
 def _weights(
-    context: SearchContext, settings: SearchSettings, grouping: Grouping, found: Found, choice: Choice
+    context: SearchContext, settings: SearchSettings, grouping: Grouping, found: MethodResult, choice: Choice
 ) -> EnsembleWeights:
     """Return the weights of all groups, with the settings that led to them."""
     packed, notes = context.packed, list(found.notes)

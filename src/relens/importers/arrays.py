@@ -15,9 +15,9 @@ import numpy.typing as npt
 from relens.data.dataset import Dataset, Vocabulary
 from relens.data.queries import EVALUATED
 from relens.errors import RanksError, nearest
-from relens.importers.dense import Dense, Kind, Matrix, fit_scales, with_scales
+from relens.importers.dense import Dense, Kind, Matrix, check_columns, fit_scales, with_scales
 from relens.importers.numbering import Numbering, check_in_split, triples_of
-from relens.importers.query_files import QueryTable, read_query_file, relation_vocabulary
+from relens.importers.query_files import QueryTable, find_query_file, read_query_file, relation_vocabulary
 from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.store import check_pair
 from relens.records import Provenance
@@ -38,6 +38,30 @@ class ArrayOptions:
     n_relations: int | None = None
     filtered: bool | None = None
     gaps: bool | None = None
+
+
+def scores_with_queries(
+    folder: Path, matrices: Mapping[str, Mapping[str, Matrix]], options: ArrayOptions
+) -> dict[str, Dense]:
+    """Combine the scores of valid and test, by split and model, with the query files of ``folder``."""
+    every_matrix = [matrix for by_name in matrices.values() for matrix in by_name.values()]
+    check_entities(every_matrix, options.data)
+    check_columns(every_matrix)
+    tables = {split: find_query_file(folder, split) for split in EVALUATED}
+    if len({type(table) for table in tables.values()}) > 1:
+        raise RanksError(f"{folder} has query files of labels and of ids: expected the same kind for both splits.")
+    labels = set[str]().union(*(table.relation_labels() for table in tables.values()))
+    relations = relation_vocabulary(labels, options.n_relations)
+    numbering = Numbering.read(folder, every_matrix[0].file_columns, relations, options.data)
+    digest = digest_of([table.queries(numbering).fingerprint() for table in tables.values()])
+    dense = {
+        split: dense_split("scores", matrices[split], table, numbering, Provenance(folder.name, digest, split), options)
+        for split, table in tables.items()
+    }
+    if options.gaps is not False:
+        scales = fit_scales(dense["valid"])
+        dense = {split: with_scales(scores, scales) for split, scores in dense.items()}
+    return dense
 
 
 def read_arrays(

@@ -9,7 +9,7 @@ To add one, subclass ``Method``, define ``search``, and announce an instance as 
         options = {"width": Option("How many models to use.", default=3, type=int, minimum=1)}
 
         def search(self, context):
-            return Found(my_weights(context.packed, context.options["width"]))
+            return MethodResult(my_weights(context.packed, context.options["width"]))
 
 It is then a choice of ``relens search --method median --width 5``, ``relens compare RUN median:width=5`` and
 ``relens.search(packed, method="median", width=5)``.
@@ -32,7 +32,7 @@ TRACE_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Found:
+class MethodResult:
     """The weights that a method found.
 
     Attributes:
@@ -61,7 +61,7 @@ class Method(ABC):
         shrinks: whether the weights of groups are shrunk towards the global ones.
         learns: whether the weights depend on the ranks at all.
         fitted: whether the weights are fitted closely enough that few validation queries make them unreliable.
-        has_global: whether ``Found.common`` comes from the data, and not from equal weights.
+        has_global: whether ``MethodResult.common`` comes from the data, and not from equal weights.
         extra: the optional dependency that it needs, if any.
         options: options of its own, by name; their values are in the context's ``options``.
     """
@@ -79,7 +79,7 @@ class Method(ABC):
     options: Mapping[str, Option] = {}
 
     @abstractmethod
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return the weights for the input and the shrinkage of ``context``."""
 
     def check_searcher(self, searcher: Searcher) -> None:

@@ -2,7 +2,7 @@
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import uniform
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.searchers.base import Searcher
 from relens.errors import InputError
@@ -26,11 +26,11 @@ class Basic(Method):
                 f"because the objective is a sum over groups. Choose the searcher {able}, or the method dsc."
             )
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Search the weights of all groups that have queries."""
         table, trace = context.searcher.search_jointly(context)
         packed = context.packed
-        return Found(uniform(packed.n_models), table, trace / [1.0, 1.0, packed.n_queries])
+        return MethodResult(uniform(packed.n_models), table, trace / [1.0, 1.0, packed.n_queries])
 
 
 BASIC = Basic()

@@ -4,7 +4,7 @@ import numpy as np
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import vertices
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 from relens.ensemble.objective import model_mrrs
 
 
@@ -16,10 +16,10 @@ class BestSingle(Method):
     order = 3
     fitted = False
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return the vertex of the best model."""
         best = int(np.argmax(model_mrrs(context.packed, jobs=context.jobs)))
-        return Found(vertices(context.packed.n_models)[best])
+        return MethodResult(vertices(context.packed.n_models)[best])
 
 
 BEST_SINGLE = BestSingle()

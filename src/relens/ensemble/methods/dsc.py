@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from relens.ensemble.context import SearchContext
-from relens.ensemble.methods.base import Found, Method, overall_trace, search_globally
+from relens.ensemble.methods.base import Method, MethodResult, overall_trace, search_globally
 from relens.ensemble.regularisation import Shrinkage
 
 
@@ -19,18 +19,18 @@ class DivideSearchCombine(Method):
     cross_validated = True
     shrinks = True
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Search the global weights and each group's."""
         _, members = context.groups
         if math.isinf(context.kappa):
             weights, trace = search_globally(context)
-            return Found(weights, np.tile(weights, (len(members), 1)), trace)
+            return MethodResult(weights, np.tile(weights, (len(members), 1)), trace)
         overall, found = context.searcher.search_groups(context, context.everything, members)
         own = np.array([result.weights for result in found])
         support = np.array([len(index) for index in members])
         shrinkage = Shrinkage.from_pairs(context.views, context.everything, context.input)
         table = shrinkage.shrink(own, overall.weights, support, context.kappa)
-        return Found(overall.weights, table, overall_trace(found, context.packed.n_queries))
+        return MethodResult(overall.weights, table, overall_trace(found, context.packed.n_queries))
 
 
 DSC = DivideSearchCombine()

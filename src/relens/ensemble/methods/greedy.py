@@ -4,7 +4,7 @@ import numpy as np
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import uniform, vertices
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 from relens.ensemble.objective import answer_ranks
 from relens.metrics.mrr import mrr
 
@@ -20,7 +20,7 @@ class Greedy(Method):
     description = "baseline: adds, step by step, the model that raises the validation MRR most"
     order = 4
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return the counts of the best selection met."""
         packed = context.packed
         counts = np.zeros(packed.n_models, dtype=np.int64)
@@ -36,7 +36,7 @@ class Greedy(Method):
                 if step - best_step >= PATIENCE:
                     break
                 advance(1)
-        return Found(best)
+        return MethodResult(best)
 
 
 GREEDY = Greedy()

@@ -2,7 +2,7 @@
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import uniform
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 
 
 class Mean(Method):
@@ -14,9 +14,9 @@ class Mean(Method):
     learns = False
     fitted = False
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return equal weights."""
-        return Found(uniform(context.packed.n_models))
+        return MethodResult(uniform(context.packed.n_models))
 
 
 MEAN = Mean()

@@ -2,7 +2,7 @@
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import to_grid
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 from relens.ensemble.objective import model_mrrs
 
 
@@ -14,9 +14,9 @@ class MrrMean(Method):
     order = 1
     fitted = False
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return each model's validation MRR as its weight."""
-        return Found(to_grid(model_mrrs(context.packed, jobs=context.jobs)))
+        return MethodResult(to_grid(model_mrrs(context.packed, jobs=context.jobs)))
 
 
 MRR_MEAN = MrrMean()

@@ -3,7 +3,7 @@
 import math
 
 from relens.ensemble.context import SearchContext
-from relens.ensemble.methods.base import Found, Method, search_globally
+from relens.ensemble.methods.base import Method, MethodResult, search_globally
 
 
 class Simple(Method):
@@ -20,10 +20,10 @@ class Simple(Method):
         del asked
         return (math.inf,)
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Search the global weights."""
         weights, trace = search_globally(context)
-        return Found(weights, trace=trace)
+        return MethodResult(weights, trace=trace)
 
 
 SIMPLE = Simple()

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from relens.ensemble.context import SearchContext
 from relens.ensemble.grid import to_grid, uniform
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import Method, MethodResult
 from relens.errors import MissingExtraError
 from relens.packs.pack import PackedRanks
 from relens.seeding import generator
@@ -26,7 +26,7 @@ class Stacking(Method):
     order = 2
     extra = "stacking"
 
-    def search(self, context: SearchContext) -> Found:
+    def search(self, context: SearchContext) -> MethodResult:
         """Return the regression's weights, or equal weights and a note where it finds none."""
         try:
             from sklearn.exceptions import ConvergenceWarning
@@ -45,10 +45,10 @@ class Stacking(Method):
         weights = np.maximum(0.0, -coefficients)
         if weights.max() == 0:
             return self._equal(packed, "no model got a positive weight")
-        return Found(to_grid(weights))
+        return MethodResult(to_grid(weights))
 
-    def _equal(self, packed: PackedRanks, reason: str) -> Found:
-        return Found(uniform(packed.n_models), notes=(f"{self.name}: {reason}, so all weights are equal",))
+    def _equal(self, packed: PackedRanks, reason: str) -> MethodResult:
+        return MethodResult(uniform(packed.n_models), notes=(f"{self.name}: {reason}, so all weights are equal",))
 
 
 def sample_contested(packed: PackedRanks, rng: np.random.Generator) -> npt.NDArray[np.int64]:
