@@ -59,7 +59,7 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
         plan, path, devices=devices, jobs=options["jobs"], force=STAGES if "all" in force else force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
-    present(comparison, found.ranks("valid"), False, "json" if as_json else "text", None)
+    present(comparison, found.ranks("valid"), "json" if as_json else "text")
     where = shlex.quote(str(found.path))
     if options["report"]:
         note(f"report: {found.path / 'report' / 'index.html'}")
