@@ -10,7 +10,7 @@ import pytest
 
 from relens import __version__ as relens_version
 from relens.cli import search as search_module
-from relens.cli.cluster import JOURNAL
+from relens.cli.search import JOURNAL
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError

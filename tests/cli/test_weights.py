@@ -165,9 +165,9 @@ def test_a_csv_by_hand(searched, tmp_path):
         ("w.json", "{}", [], "w.json is not a 'relens weights' record: its kind is None"),
         ("w.json", "[", [], "w.json is not readable JSON"),
         ("w.npy", "junk", [], "w.npy cannot be read as a plain .npy array"),
-        ("w.txt", "1", [], "cannot tell the form of"),
+        ("w.txt", "1", [], "unknown format of"),
         ("a b.csv", "group,alpha\n", [], "'a b' cannot name weights or an evaluation"),
-        ("dsc.csv", "group,alpha\n", [], "has weights 'dsc' already: give --force to replace them, or --name"),
+        ("dsc.csv", "group,alpha\n", [], "has weights 'dsc' already: give --force to replace them, or a new --name"),
         ("w.csv", "group,alpha\n", ["--input", "ranks"], "Invalid value for '--input'"),
     ],
 )  # fmt: skip
@@ -212,7 +212,7 @@ def test_score_weights_need_score_gaps(tmp_path):
 
 
 def test_export_refuses_what_it_cannot_write(searched, tmp_path):
-    fail(2, "cannot tell the form of", "weights", "export", searched, "-o", tmp_path / "w.txt")
+    fail(2, "unknown format of", "weights", "export", searched, "-o", tmp_path / "w.txt")
     fail(2, "Missing option '-o' / '--output'", "weights", "export", searched)
     (tmp_path / "file").write_text("")
     for form in ("json", "csv", "npy"):

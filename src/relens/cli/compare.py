@@ -63,10 +63,12 @@ def compare(
         jobs=jobs,
         progress=TerminalProgress(),
     )
-    present(comparison, valid, spread, "json" if as_json else form, output)
+    present(comparison, valid, "json" if as_json else form, output, spread=spread)
 
 
-def present(comparison: Comparison, valid: PackedRanks, spread: bool, form: str, output: Path | None) -> None:
+def present(
+    comparison: Comparison, valid: PackedRanks, form: str, output: Path | None = None, *, spread: bool = False
+) -> None:
     """Print a comparison of weights that were fitted on ``valid``, in a form of ``show``."""
     for name, weights in comparison.weights.items():
         if "cross_validation" in weights.settings:

@@ -56,7 +56,7 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
         seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,
         offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
-    present(found.comparison(), found.ranks("valid"), False, "json" if as_json else "text", None)
+    present(found.comparison(), found.ranks("valid"), "json" if as_json else "text")
     where = shlex.quote(str(found.path))
     if options["report"]:
         note(f"report: {found.report_path / 'index.html'}")

@@ -51,6 +51,6 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     )
     run = hold(run_path)
     comparison.weights["dsc"].save(run.weights_path("dsc"))
-    present(comparison, packed["valid"], False, "json" if as_json else "text", None)
+    present(comparison, packed["valid"], "json" if as_json else "text")
     where = shlex.quote(str(run_path))
     note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")

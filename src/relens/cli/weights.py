@@ -73,7 +73,7 @@ def weights_table(found: EnsembleWeights, name: str, containing: str | None = No
 @name_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="FILE.json, FILE.csv or FILE.npy.")
 def export_weights(run_path: Path, name: str | None, output: Path) -> None:
-    """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' form)."""
+    """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' format)."""
     run = Run.open(run_path)
     _, found = load_weights(run, name)
     if output.suffix == ".json":
@@ -83,7 +83,7 @@ def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     elif output.suffix == ".npy":
         export_npy(found, output)
     else:
-        raise InputError(f"cannot tell the form of {output}: expected a name that ends in .json, .csv or .npy")
+        raise InputError(f"unknown format of {output}: expected a name that ends in .json, .csv or .npy")
     note(f"wrote {output}; models in order: {', '.join(found.models)}")
     if output.suffix != ".json" and found.input != IMPLIED_INPUT:
         note(
@@ -116,7 +116,7 @@ def import_weights(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Bring weights from a file into RUN: .json as exported, .csv, or the paper authors' .npy table.
+    """Import weights from a file into RUN: .json as exported, .csv, or the paper authors' .npy table.
 
     The columns of an .npy table are the run's models in their order, or those of --models.
     """
@@ -125,7 +125,7 @@ def import_weights(
     run = hold(run_path)
     path = run.weights_path(file.stem if name is None else name)
     if path.exists() and not force:
-        raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or --name")
+        raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or a new --name")
     split = "valid" if run.has_ranks("valid") else "test"
     packed = run.ranks(split)
     if file.suffix == ".json":
@@ -135,7 +135,7 @@ def import_weights(
     elif file.suffix == ".npy":
         found = import_npy(file, packed, models or packed.models, input_name)
     else:
-        raise InputError(f"cannot tell the form of {file}: expected a name that ends in .json, .csv or .npy")
+        raise InputError(f"unknown format of {file}: expected a name that ends in .json, .csv or .npy")
     found.of_packed(packed.select_models(found.models))
     found.save(path)
     if as_json:

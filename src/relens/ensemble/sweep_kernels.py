@@ -1,18 +1,17 @@
 """The sweep: the exact maximum of a group's MRR along a line of weights, and coordinate ascent over such lines.
 
-Along the line that lets the weight μ of model j run from 0 to infinity while the others stay, a pair's total
-advantage is a + μ·b with a, the others' weighted advantage, and b, model j's. It changes sign at most once, at
-μ = −a/b. Between such breakpoints nothing moves, so walking over them in order sees every value the MRR takes
-on the line. (At a breakpoint itself pairs are level and count half, which never beats both neighbouring intervals.)
+On the line of model j its weight μ runs from 0 to infinity, and the other weights stay. A pair's total advantage is
+a + μ·b, where a is the weighted advantage of the other models and b is model j's. It changes sign at most once, at
+μ = −a/b. Between such breakpoints no rank changes, so a walk over them in order sees every value of the MRR on the
+line. (At a breakpoint itself pairs are level and count half, which never beats both neighbouring intervals.)
 
-Sorting all breakpoints would cost more than everything else. They are dealt into buckets instead, and within a
-bucket those that help an answer are applied before those that hurt one: the total in between bounds every value inside
-the bucket from above. Only buckets whose bound reaches the best value known are sorted and walked, so the maximum is
-exact all the same.
+Sorting all breakpoints would cost more than everything else. They are dealt into buckets instead. Within a bucket,
+breakpoints that help an answer are applied before those that hurt one: the sum in between is an upper bound of every
+value inside the bucket. Only buckets whose bound reaches the best known value are sorted and walked, so the maximum is
+still exact.
 
-Positions on the line are λ = μ/(S + μ) in (0, 1), S being the sum of the other weights. Quotients of equal fractions
-are equal floats, so equal breakpoints are recognised by equality; different ones that fall on one float have no
-weight of the grid between them.
+Positions on the line are λ = μ/(S + μ) in (0, 1), where S is the sum of the other weights. Equal fractions give equal
+floats, so equal breakpoints compare equal. No weight of the grid lies between different breakpoints with equal floats.
 """
 
 import numpy as np
@@ -67,7 +66,7 @@ def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
-    """List where pairs change sides on the line of one model.
+    """List the points where pairs change sides on the line of one model.
 
     Args:
         total: advantage of each pair at the present weights, (K,); ``weight`` is the model's share in it.
@@ -80,13 +79,13 @@ def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero
         inside: out, doubled rank of each answer just above 0, (n,).
         position: out, λ of each breakpoint, (K,), the first entries used.
         query: out, the query each breakpoint belongs to.
-        change: out, what it adds to the doubled rank; negative where it helps the answer.
+        change: out, what each adds to the doubled rank; negative where it helps the answer.
 
     Returns:
         The number of breakpoints.
     """
-    # No branches, since signs are as good as random here; and three loops, since divisions are dear and most pairs need
-    # none: count ranks, list the pairs that change sides (in ``change``, for now), work out where they do.
+    # Signs are almost random here, so there are no branches. Divisions are expensive and most pairs need none, so there
+    # are three loops: count ranks, list the pairs that change sides (in ``change``, for now), compute where they do.
     n = 0
     for q in range(len(floor)):
         begin, end = offsets[q], offsets[q + 1]
@@ -158,9 +157,9 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
     """Walk over all breakpoints, sorting only the buckets that may hold a value of at least ``best``.
 
     Args:
-        value: reciprocal sum just above μ = 0, where ``rank`` (n,) holds the doubled ranks; both are used up.
+        value: reciprocal sum just above μ = 0.
         starts: half-buckets as ``deal`` left them; ``position``, ``query``, ``change`` likewise.
-        rank: doubled ranks just above μ = 0, (n,).
+        rank: doubled ranks just above μ = 0, (n,); is changed.
         best: least reciprocal sum of interest.
 
     Returns:
@@ -174,7 +173,7 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
         helped = apply_changes(first, middle, query, change, rank)
         bound = value + helped
         if bound >= best - ROUNDING:
-            # Take the help back, and go through the bucket in the true order.
+            # Undo the helping half, and walk the bucket in the true order.
             for e in range(first, middle):
                 rank[query[e]] -= change[e]
             order = first + np.argsort(position[first:last], kind="mergesort")
@@ -189,7 +188,7 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
                 rank[q] = old + change[at]
                 value += 2.0 / rank[q] - 2.0 / old
         else:
-            # No interval that ends or begins here is better than the bound, so it does not matter where they do.
+            # No interval that ends or begins here is better than the bound, so its position does not matter.
             value = bound + apply_changes(middle, last, query, change, rank)
     if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
         best, best_left, best_right = value, left, 1.0
@@ -251,7 +250,7 @@ def values_without(advantage, offsets, floor, multiplicity, weights, models):  #
 
 @njit(cache=True, nogil=True)
 def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
-    """Coordinate ascent: sweep the line of each model in turn until a whole round brings nothing.
+    """Coordinate ascent: sweep the line of each model in turn until a whole round gains nothing.
 
     Args:
         advantage: (N, K) int32; with ``offsets`` (n + 1,), ``floor`` (n,) and ``multiplicity`` (K,), see ``Pairs``.
@@ -260,7 +259,7 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
         multiplicity: see ``Pairs``.
         start: grid weights, (N,) int64.
         least_gain: smallest gain in summed reciprocal rank worth a step.
-        max_rounds: give up after so many rounds.
+        max_rounds: most rounds.
 
     Returns:
         weights (N,) int64; their reciprocal sum; a trace of shape (steps, 2): lines swept so far, reciprocal sum.

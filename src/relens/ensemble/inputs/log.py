@@ -13,7 +13,7 @@ class Log(RankInput):
     """f(r) = −log(5 + r)."""
 
     name = "log"
-    description = "−log(5 + rank): ranks count by their ratio"
+    description = "−log(5 + rank), where ranks count by their ratio"
     order = 1
 
     def value(self, rank: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -13,7 +13,7 @@ class ReciprocalRankFusion(RankInput):
     """f(r) = 1 / (60 + r)."""
 
     name = "rrf"
-    description = "1 / (60 + rank), reciprocal rank fusion: ranks beyond a few hundred are alike"
+    description = "1 / (60 + rank), reciprocal rank fusion, where ranks beyond a few hundred are alike"
     order = 3
 
     def value(self, rank: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

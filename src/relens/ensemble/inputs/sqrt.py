@@ -10,7 +10,7 @@ class Sqrt(RankInput):
     """f(r) = −√r."""
 
     name = "sqrt"
-    description = "−√rank: flattens far ranks, less than log"
+    description = "−√rank, which flattens far ranks less than log"
     order = 2
 
     def value(self, rank: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
