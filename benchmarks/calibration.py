@@ -37,7 +37,9 @@ def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndar
     mine = weights.of_packed(test)
     ranks, groups = mine.answer_ranks(test), mine.grouping.groups_of(test.queries).tolist()
     answered = (test.n_candidates < n_entities).tolist()
-    said = [confidence.share_at(group, other, Place(0, 0)) for group, other in zip(groups, answered, strict=True)]
+    said = [
+        confidence.share_at(group, Place(0, 0), answered=other) for group, other in zip(groups, answered, strict=True)
+    ]
     at = np.array([value is not None for value in said])
     found = (ranks.ahead == 0) / (ranks.tied + 1)
     return np.array([value for value in said if value is not None]), found[at]

@@ -1,7 +1,6 @@
 """The layers: a module imports from its own stage and earlier ones, and nothing heavy loads before it is needed."""
 
 import ast
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,20 +162,3 @@ def test_the_check_for_loaded_packages_sees_them():
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(code):
     assert loaded_by(code) == set()
-
-
-def test_help_takes_less_than_half_a_second_of_a_core():
-    """The time it computes, not the time that passes: other tests run beside it."""
-    seconds = []
-    for _ in range(5):
-        begun = computed()
-        done = subprocess.run([sys.executable, "-m", "relens", "--help"], capture_output=True, text=True, check=True)
-        seconds.append(computed() - begun)
-        assert "Relation-aware ensembles" in done.stdout
-    assert 0 < min(seconds) < 0.5
-
-
-def computed() -> float:
-    """Return for how many seconds processes computed that this one started and that have ended."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime

@@ -28,41 +28,49 @@ def confidence_of(places, *, group=None, answered=None, n_groups=1, tied=None):
 
 def test_shares_are_those_of_the_queries():
     found = confidence_of([1] * 60 + [2] * 30 + [7] * 10)
-    assert found.share_at(0, False, Place(0, 0)) == pytest.approx(0.6)
-    assert found.share_at(0, False, Place(1, 0)) == pytest.approx(0.3)
-    assert found.share_at(0, False, Place(4, 0)) == pytest.approx(0.1 / 5)  # places 3 to 7 are pooled
-    assert found.share_at(0, False, Place(0, 1)) == pytest.approx(0.45)
-    assert found.share_at(0, False, Place(50, 0)) == 0
+    assert found.share_at(0, Place(0, 0), answered=False) == pytest.approx(0.6)
+    assert found.share_at(0, Place(1, 0), answered=False) == pytest.approx(0.3)
+    assert found.share_at(0, Place(4, 0), answered=False) == pytest.approx(0.1 / 5)  # places 3 to 7 are pooled
+    assert found.share_at(0, Place(0, 1), answered=False) == pytest.approx(0.45)
+    assert found.share_at(0, Place(50, 0), answered=False) == 0
 
 
 def test_a_tied_answer_counts_in_parts():
     found = confidence_of([1] * 10, tied=[1] * 10)
-    assert found.share_at(0, False, Place(0, 0)) == found.share_at(0, False, Place(1, 0)) == pytest.approx(0.5)
+    assert (
+        found.share_at(0, Place(0, 0), answered=False)
+        == found.share_at(0, Place(1, 0), answered=False)
+        == pytest.approx(0.5)
+    )
     deep = confidence_of([PLACES - 1] * 10, tied=[19] * 10)
     assert deep.shares.sum() == pytest.approx(2 / 20)
 
 
 def test_a_small_group_is_drawn_to_all_of_them():
     found = confidence_of([1] * 80 + [2] * 20, group=[0] * 80 + [1] * 20, n_groups=2)
-    assert found.share_at(0, False, Place(0, 0)) == pytest.approx((80 + 5 * 0.8) / 85)
+    assert found.share_at(0, Place(0, 0), answered=False) == pytest.approx((80 + 5 * 0.8) / 85)
     # Of the second group alone, none stood first: shrunk to 4/25 and 21/25, then pooled because shares never rise.
-    assert found.share_at(1, False, Place(0, 0)) == found.share_at(1, False, Place(1, 0)) == pytest.approx(0.5)
+    assert (
+        found.share_at(1, Place(0, 0), answered=False)
+        == found.share_at(1, Place(1, 0), answered=False)
+        == pytest.approx(0.5)
+    )
 
 
 def test_nothing_is_said_without_grounds():
     found = confidence_of([1] * 20 + [1] * (LEAST - 1), group=[0] * 20 + [1] * (LEAST - 1), n_groups=3)
-    assert found.share_at(0, False, Place(0, 0)) == 1
-    assert found.share_at(1, False, Place(0, 0)) is None
-    assert found.share_at(2, False, Place(0, 0)) is None
-    assert found.share_at(0, True, Place(0, 0)) is None  # no query had other known answers
-    assert found.share_at(0, False, Place(PLACES, 0)) is None
-    assert found.share_at(0, False, Place(PLACES - 1, 1)) is None
+    assert found.share_at(0, Place(0, 0), answered=False) == 1
+    assert found.share_at(1, Place(0, 0), answered=False) is None
+    assert found.share_at(2, Place(0, 0), answered=False) is None
+    assert found.share_at(0, Place(0, 0), answered=True) is None  # no query had other known answers
+    assert found.share_at(0, Place(PLACES, 0), answered=False) is None
+    assert found.share_at(0, Place(PLACES - 1, 1), answered=False) is None
 
 
 def test_queries_with_other_known_answers_are_counted_apart():
     found = confidence_of([1] * 10 + [2] * 10, answered=[False] * 10 + [True] * 10)
-    assert found.share_at(0, False, Place(0, 0)) == 1
-    assert found.share_at(0, True, Place(0, 0)) == 0.5
+    assert found.share_at(0, Place(0, 0), answered=False) == 1
+    assert found.share_at(0, Place(0, 0), answered=True) == 0.5
 
 
 def test_it_holds_on_new_queries():
@@ -76,7 +84,7 @@ def test_it_holds_on_new_queries():
     places, group = draw(30)
     found = confidence_of(places, group=group, n_groups=40)
     places, group = draw(500)
-    said = np.array([found.share_at(g, False, Place(0, 0)) for g in group])
+    said = np.array([found.share_at(g, Place(0, 0), answered=False) for g in group])
     for low, high in ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0)):
         chosen = (said >= low) & (said < high)
         assert chosen.sum() > 1000
@@ -99,7 +107,9 @@ def test_validation_ranks_of_a_run_are_counted():
     ranks = weights.answer_ranks(valid).realistic
     at_first = np.mean(ranks[weights.grouping.groups_of(valid.queries) == 6] == 1)
     assert found.queries.sum() == 60
-    assert found.share_at(6, False, Place(0, 0)) == pytest.approx((12 * at_first + 5 * np.mean(ranks == 1)) / 17)
+    assert found.share_at(6, Place(0, 0), answered=False) == pytest.approx(
+        (12 * at_first + 5 * np.mean(ranks == 1)) / 17
+    )
     fewer = search(valid.select_models(("alpha", "beta")), method="mean", input="rank")
     assert Confidence.from_valid(valid, fewer, 30).queries.sum() == 60
     sampled = changed(valid, provenance=replace(valid.provenance, candidates="sampled"))

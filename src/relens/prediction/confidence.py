@@ -65,7 +65,7 @@ class Confidence:
         queries = [np.bincount(group[chosen], minlength=n_groups) for chosen in (~answered, answered)]
         return cls(np.stack(parts), np.stack(queries))
 
-    def share_at(self, group: int, answered: bool, place: Place) -> float | None:
+    def share_at(self, group: int, place: Place, *, answered: bool) -> float | None:
         """Return the share of a place, or the mean over a tied block; None if there are too few queries."""
         end = place.ahead + place.tied + 1
         if self.queries[int(answered), group] < LEAST or end > PLACES:

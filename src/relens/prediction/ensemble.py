@@ -181,7 +181,7 @@ class Ensemble:
                     rank=place.rank,
                     score=ranking.score(entity),
                     known=split,
-                    confidence=None if split else self._confidence_at(group, bool(split_of), place),
+                    confidence=None if split else self._confidence_at(group, place, answered=bool(split_of)),
                     votes=self._votes(group, ranking.model_ranks(entity)),
                 )
             )
@@ -200,8 +200,8 @@ class Ensemble:
         votes = [Vote(self.weights.models[i], rank, float(weights[i])) for i, rank in zip(used, ranks, strict=True)]
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
 
-    def _confidence_at(self, group: int, answered: bool, place: Place) -> float | None:
-        return None if self._confidence is None else self._confidence.share_at(group, answered, place)
+    def _confidence_at(self, group: int, place: Place, *, answered: bool) -> float | None:
+        return None if self._confidence is None else self._confidence.share_at(group, place, answered=answered)
 
     @cached_property
     def _confidence(self) -> Confidence | None:
