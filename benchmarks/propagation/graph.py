@@ -1,0 +1,361 @@
+"""Propagation along the edges of a graph: what reaches every entity from a query's anchor, layer by layer.
+
+A state is a row of d numbers per entity and query. In a layer every entity collects messages along its in-edges, each
+the sender's state times the vector of the edge's relation, adds the boundary (the query's vector where it is the
+anchor, zeros elsewhere), and mixes statistics of that multiset with its own state. On CUDA this runs in the kernels of
+``propagation_kernels``, elsewhere in plain PyTorch, which materialises messages for some queries at a time.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from relens.models import fused as fused_operations
+
+Aggregate = Literal["pna", "sum"]
+"""What an entity keeps of its messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
+
+SEGMENT = 128
+"""In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
+SMALLEST_VARIANCE, SMALLEST_SCALE = 1e-6, 0.01
+KERNEL_WIDTHS = (16, 32)
+"""Numbers per state for which there are kernels: larger matrices do not fit into registers."""
+MESSAGES = 1 << 25
+"""Numbers in messages that plain PyTorch has in memory at a time."""
+
+
+class Removal(NamedTuple):
+    """Which edges of a graph are there, and what follows from it.
+
+    Attributes:
+        keep: 1 for edges that are there, else 0, (E,) bytes.
+        elements: how many every entity's multiset has, its in-edges and the boundary, (N,).
+        scale: logarithms of these numbers, divided by their mean over all entities, (N,).
+    """
+
+    keep: Tensor
+    elements: Tensor
+    scale: Tensor
+
+
+class Graph(nn.Module):
+    """Triples as edges in both directions, sorted by destination, then relation, then source; all ids are int32.
+
+    Attributes:
+        source, relation, destination: of every edge, (E,), E = 2n; relations are directed.
+        triple: the triple an edge comes from, (E,): an edge and its inverse have the same.
+        pair: the two entities an edge is between, regardless of direction, as an id, (E,).
+        offset: where every entity's in-edges begin, (N + 1,).
+        segment_node, segment_start, segment_stop: in-edges of one entity, at most ``SEGMENT``, (S,).
+        segment_part: a number where an entity has several segments, −1 where it has one, (S,).
+        hub_node, hub_start, hub_stop: entities with several segments, and the numbers of these, (H,).
+    """
+
+    source: Tensor
+    relation: Tensor
+    destination: Tensor
+    triple: Tensor
+    pair: Tensor
+    offset: Tensor
+    segment_node: Tensor
+    segment_start: Tensor
+    segment_stop: Tensor
+    segment_part: Tensor
+    hub_node: Tensor
+    hub_start: Tensor
+    hub_stop: Tensor
+
+    def __init__(self, triples: Tensor, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        self.n_entities, self.n_relations = n_entities, n_relations
+        head, relation, tail = triples.long().T
+        source, destination = torch.cat([head, tail]), torch.cat([tail, head])
+        relation = torch.cat([relation, relation + n_relations])
+        # Two keys, one after the other: their product may be larger than an int64 holds.
+        order = (relation * n_entities + source).argsort(stable=True)
+        order = order[destination[order].argsort(stable=True)]
+        low, high = torch.minimum(head, tail), torch.maximum(head, tail)
+        pair = torch.unique(low * n_entities + high, return_inverse=True)[1]
+        self._keep_ids("source", source[order])
+        self._keep_ids("relation", relation[order])
+        self._keep_ids("destination", destination[order])
+        self._keep_ids("triple", torch.arange(len(head)).repeat(2)[order])
+        self._keep_ids("pair", pair.repeat(2)[order])
+        self.n_triples, self.n_pairs = len(head), int(pair.max()) + 1 if len(pair) else 0
+        self._cut(torch.bincount(destination, minlength=n_entities))
+
+    def _keep_ids(self, name: str, ids: Tensor) -> None:
+        # Not persistent: the triples belong to the data set, not to the parameters.
+        self.register_buffer(name, ids.to(torch.int32), persistent=False)
+
+    def _cut(self, degree: Tensor) -> None:
+        """Cut the in-edges of every entity into segments; ``degree`` is (N,). Entities without edges have one, too."""
+        ends = degree.cumsum(0)
+        self._keep_ids("offset", torch.cat([ends.new_zeros(1), ends]))
+        n_segments = ((degree + SEGMENT - 1) // SEGMENT).clamp(min=1)
+        node = torch.repeat_interleave(n_segments)
+        within = torch.arange(len(node)) - (n_segments.cumsum(0) - n_segments)[node]
+        start = (ends - degree)[node] + SEGMENT * within
+        several = n_segments > 1
+        part = torch.where(several[node], several[node].cumsum(0) - 1, -1)
+        n_parts = n_segments[several]
+        self._keep_ids("segment_node", node)
+        self._keep_ids("segment_start", start)
+        self._keep_ids("segment_stop", torch.minimum(start + SEGMENT, ends[node]))
+        self._keep_ids("segment_part", part)
+        self._keep_ids("hub_node", several.nonzero().squeeze(1))
+        self._keep_ids("hub_start", n_parts.cumsum(0) - n_parts)
+        self._keep_ids("hub_stop", n_parts.cumsum(0))
+        self.n_parts = int(n_parts.sum())
+        largest = int(degree.max()) if len(degree) else 0
+        self.winner_dtype = torch.int16 if largest < 1 << 15 else torch.int32
+
+    @property
+    def n_edges(self) -> int:
+        """Edges in both directions."""
+        return len(self.source)
+
+    def without(self, removed: Tensor | None, dtype: torch.dtype) -> Removal:
+        """Return the graph less the edges that ``removed`` (E,) is not zero for; counts and scales have the dtype."""
+        keep = torch.ones_like(self.source, dtype=torch.uint8) if removed is None else (removed == 0).to(torch.uint8)
+        count = torch.ones(self.n_entities, dtype=dtype, device=keep.device)
+        count = count.index_add(0, self.destination, keep.to(dtype))
+        logarithm = count.log()
+        return Removal(keep, count, logarithm / logarithm.mean().clamp(min=SMALLEST_SCALE))
+
+
+Places = tuple[Graph, Removal]
+Made = tuple[Tensor, Tensor, Tensor]
+"""What a layer leaves for its gradients: the states it read, their statistics, and the winners among the edges."""
+
+
+class LayerTensors(NamedTuple):
+    """What one layer computes with.
+
+    Attributes:
+        edge: vectors of directed relations, (2R, B, d), or (2R, d) where all queries share them.
+        weight: (13d, d) for ``pna``: d rows for the state, then 4d for the statistics as they are, multiplied by the
+            scale, and divided by it. (2d, d) for sums.
+        bias: added to the product, (d,).
+        gain, shift: of the layer norm, (d,).
+    """
+
+    edge: Tensor
+    weight: Tensor
+    bias: Tensor
+    gain: Tensor
+    shift: Tensor
+
+    @property
+    def pna(self) -> bool:
+        """Whether the layer keeps four statistics instead of the sum."""
+        return len(self.weight) == 13 * self.weight.shape[1]
+
+    def to(self, dtype: torch.dtype) -> "LayerTensors":
+        """Return the layer as the kernels read it: edge vectors and weights of the states' type, without gradients."""
+        edge, weight = (tensor.detach().to(dtype).contiguous() for tensor in self[:2])
+        return LayerTensors(edge, weight, *(tensor.detach().contiguous() for tensor in self[2:]))
+
+
+def usable(query: Tensor) -> bool:
+    """Say whether the kernels can run where ``query`` (B, d) is."""
+    return fused_operations.usable(query) and query.shape[1] in KERNEL_WIDTHS
+
+
+def propagate(query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: Graph, removal: Removal) -> Tensor:
+    """Return the states after all layers, (N, B, d), for queries with vectors (B, d) at anchors (B,).
+
+    Where the kernels run, states are bfloat16; elsewhere they have the type of ``query``.
+    """
+    if usable(query):
+        return fused(query, anchor, layers, graph, removal, torch.bfloat16)
+    return plain(query, anchor, layers, graph, removal)
+
+
+def plain(query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: Graph, removal: Removal) -> Tensor:
+    """Propagate in plain PyTorch; the same on every run on a CPU."""
+    edges = removal.keep.nonzero().squeeze(1)
+    chunk = max(1, MESSAGES // max(1, len(edges) * query.shape[1]))
+    states = []
+    for start in range(0, len(query), chunk):
+        rows = slice(start, start + chunk)
+        parts = [part._replace(edge=part.edge[:, rows] if part.edge.dim() == 3 else part.edge) for part in layers]
+        run = partial(_plain_layers, query[rows], anchor[rows], parts, graph, removal, edges)
+        # Messages of one chunk fit into memory, those of all chunks need not: the backward pass makes them anew.
+        again = torch.is_grad_enabled() and len(query) > chunk
+        states.append(checkpoint(run, use_reentrant=False) if again else run())
+    return torch.cat(states, dim=1)
+
+
+def _plain_layers(
+    query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: Graph, removal: Removal, edges: Tensor
+) -> Tensor:
+    """Propagate some queries along the ``edges`` that are there; see ``plain``."""
+    place = anchor, torch.arange(len(query), device=query.device)
+    boundary = query.new_zeros(graph.n_entities, *query.shape).index_put(place, query)
+    state = boundary
+    for layer in layers:
+        messages = _messages(state, layer.edge, graph, edges)
+        destination = graph.destination[edges]
+        if layer.pna:
+            collected = _statistics(messages, boundary, destination, removal.elements)
+        else:
+            collected = boundary.index_add(0, destination, messages)
+        state = _mix(state, collected, layer, removal.scale)
+    return state
+
+
+def _messages(state: Tensor, edge: Tensor, graph: Graph, edges: Tensor) -> Tensor:
+    """Return the messages along ``edges`` (n,), (n, B, d)."""
+    vectors = edge.unsqueeze(1) if edge.dim() == 2 else edge
+    return state.index_select(0, graph.source[edges]) * vectors.index_select(0, graph.relation[edges])
+
+
+def _statistics(messages: Tensor, boundary: Tensor, destination: Tensor, count: Tensor) -> Tensor:
+    """Return mean, maximum, minimum and deviation side by side, (N, B, 4d)."""
+    n = count.view(-1, 1, 1)
+    mean = boundary.index_add(0, destination, messages) / n
+    squares = boundary.square().index_add(0, destination, messages.square()) / n
+    deviation = (squares - mean.square()).clamp(min=SMALLEST_VARIANCE).sqrt()
+    top = _extreme(messages, boundary, destination, "amax")
+    bottom = _extreme(messages, boundary, destination, "amin")
+    return torch.cat([mean, top, bottom, deviation], dim=2)
+
+
+def _extreme(messages: Tensor, boundary: Tensor, destination: Tensor, kind: Literal["amax", "amin"]) -> Tensor:
+    """Return the largest or smallest element per entity, (N, B, d); the first edge that has it takes the gradient."""
+    if not len(messages):
+        return boundary
+    with torch.no_grad():
+        index = destination.long().view(-1, 1, 1).expand_as(messages)
+        found = boundary.detach().scatter_reduce(0, index, messages, kind)
+        place = torch.arange(len(messages), device=messages.device).view(-1, 1, 1)
+        place = place.where(messages == found.gather(0, index), len(messages))
+        winner = torch.full_like(found, len(messages), dtype=torch.long).scatter_reduce(0, index, place, "amin")
+    is_edge = winner < len(messages)
+    return torch.where(is_edge, messages.gather(0, winner.where(is_edge, 0)), boundary)
+
+
+def _mix(state: Tensor, collected: Tensor, layer: LayerTensors, scale: Tensor) -> Tensor:
+    """Return the new states (N, B, d) from states and what was collected, (N, B, 4d) or (N, B, d)."""
+    width = state.shape[2]
+    own, blocks = layer.weight[:width], layer.weight[width:].reshape(-1, collected.shape[2], width)
+    mixed = state @ own + layer.bias
+    if layer.pna:
+        factor = scale.view(-1, 1, 1)
+        factors = 1.0, factor, 1 / factor.clamp(min=SMALLEST_SCALE)
+        for block, by in zip(blocks, factors, strict=True):
+            mixed = mixed + by * (collected @ block)
+    else:
+        mixed = mixed + collected @ blocks[0]
+    return functional.layer_norm(mixed, (width,), layer.gain, layer.shift).relu() + state
+
+
+def fused(
+    query: Tensor,
+    anchor: Tensor,
+    layers: Sequence[LayerTensors],
+    graph: Graph,
+    removal: Removal,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Propagate in the kernels, with states of a type; see ``propagate``."""
+    tensors = [tensor for layer in layers for tensor in layer]
+    if not torch.is_grad_enabled():
+        return _Propagation.run(query, anchor, layers, (graph, removal), dtype)[0]
+    result: Tensor = _Propagation.apply(query, anchor, graph, removal, dtype, *tensors)  # type: ignore[no-untyped-call]
+    return result
+
+
+def first_states(query: Tensor, anchor: Tensor, n_entities: int) -> Tensor:
+    """Return the states before the first layer, (N, B, d): the query's vector at the anchor, and zeros."""
+    state = query.new_zeros(n_entities, *query.shape)
+    state[anchor, torch.arange(len(query), device=query.device)] = query
+    return state
+
+
+class _Propagation(torch.autograd.Function):
+    """All layers in one, so that gradients of states stay float32 between them."""
+
+    @staticmethod
+    def run(
+        query: Tensor,
+        anchor: Tensor,
+        layers: Sequence[LayerTensors],
+        places: Places,
+        dtype: torch.dtype,
+        kept: list[Tensor] | None = None,
+    ) -> tuple[Tensor, list[LayerTensors]]:
+        """Return the last states and the layers as the kernels read them; add to ``kept`` what gradients need."""
+        from benchmarks.propagation import kernels  # needs triton, which only CUDA machines have
+
+        query = query.detach().to(dtype).contiguous()
+        state, read = first_states(query, anchor, places[0].n_entities), []
+        for index, layer in enumerate(layers):
+            read.append(layer.to(dtype))
+            stats, winner = kernels.gather(state, read[-1], (query, anchor), places, index == 0, kept is not None)
+            if kept is not None:
+                kept += [state, stats, winner]
+            state = kernels.mix(state, stats, read[-1], places[1])
+        return state, read
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, anchor: Tensor, graph: Graph, removal: Removal, dtype: torch.dtype, *tensors: Tensor
+    ) -> Tensor:
+        fields = len(LayerTensors._fields)
+        layers = [LayerTensors(*tensors[i : i + fields]) for i in range(0, len(tensors), fields)]
+        kept: list[Tensor] = []
+        state, read = _Propagation.run(query, anchor, layers, (graph, removal), dtype, kept)
+        ctx.save_for_backward(query, anchor, *kept, *(tensor for layer in read for tensor in layer))
+        ctx.places, ctx.n_layers = (graph, removal), len(layers)
+        ctx.dtypes = [tensor.dtype for tensor in tensors]
+        return state
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        from benchmarks.propagation import kernels
+
+        query, anchor, *saved = ctx.saved_tensors
+        kept, read = saved[: 3 * ctx.n_layers], saved[3 * ctx.n_layers :]
+        fields = len(LayerTensors._fields)
+        place = anchor, torch.arange(len(query), device=query.device)
+        gradient = gradients[0].contiguous()
+        rounded = query.to(kept[0].dtype)
+        of_query = torch.zeros_like(query, dtype=kernels.real_of(kept[0].dtype))
+        of_tensors: list[Tensor] = []
+        for index in reversed(range(ctx.n_layers)):
+            made: Made = tuple(kept[3 * index : 3 * index + 3])
+            layer = LayerTensors(*read[fields * index : fields * (index + 1)])
+            found = kernels.mix_gradients(*made[:2], layer, ctx.places[1], gradient)
+            of_weight = kernels.weight_gradient(*made[:2], layer, ctx.places[1], found.mixed)
+            of_edge = torch.zeros_like(layer.edge, dtype=of_weight.dtype)
+            only = anchor if index == 0 else None
+            kernels.spread(made, layer, found.stats, ctx.places, only, found.state, of_edge)
+            of_query += _of_boundary(made, found.stats, rounded, ctx.places[1], place)
+            of_tensors = [of_edge, of_weight, *found.vectors, *of_tensors]
+            gradient = found.state
+        of_query += gradient[place]
+        returned = (of.to(dtype) for of, dtype in zip(of_tensors, ctx.dtypes, strict=True))
+        return of_query.to(query.dtype), None, None, None, None, *returned
+
+
+def _of_boundary(made: Made, of_stats: Tensor, query: Tensor, removal: Removal, place: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the gradient of the boundary, which is one more message, at the anchors: (B, d)."""
+    from benchmarks.propagation import kernels
+
+    (_, stats, winner), (anchor, row) = made, place
+    own = of_stats[anchor, :, row].to(kernels.real_of(query.dtype))
+    if own.shape[1] == 1:
+        return own[:, 0]
+    of_mean, of_top, of_bottom, of_deviation = own.unbind(1)
+    mean, _, _, deviation = stats[anchor, :, row].to(own.dtype).unbind(1)
+    n = removal.elements[anchor].to(own.dtype).unsqueeze(1)
+    beta = torch.where(deviation > kernels.floor_of(query.dtype), of_deviation / deviation, 0) / n
+    top_won, bottom_won = (winner[anchor, :, row] == -1).unbind(1)
+    return of_mean / n + beta * (query - mean) + top_won * of_top + bottom_won * of_bottom
