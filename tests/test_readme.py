@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import relens.cli
@@ -72,7 +73,8 @@ def test_the_commands_exist(page: Path) -> None:
         assert found is not None, verb
         if hasattr(found, "commands"):
             found = found.commands[rest.pop(0)]
-        options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        parameters = found.get_params(click.Context(found))
+        options = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in rest if word.startswith("--")} <= options, command
 
 
