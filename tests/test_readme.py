@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import relens.cli
@@ -74,7 +75,8 @@ def test_the_commands_exist(page: Path) -> None:
         assert found is not None, verb
         if hasattr(found, "commands"):
             found = found.commands[rest.pop(0)]
-        options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        parameters = found.get_params(click.Context(found))
+        options = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in rest if word.startswith("--")} <= options, command
 
 
