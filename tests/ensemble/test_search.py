@@ -364,10 +364,6 @@ def test_progress_is_told_of_every_phase():
         ({"regularise": "some", "searcher": "tpe"}, "regularise is 'some', expected"),
         ({"trials": "many"}, "trials is 'many', expected a whole number"),
         ({"seed": 1.5}, "seed is 1.5, expected a whole number"),
-        (
-            {"tirals": 3},
-            "neither the method 'dsc' nor the searcher 'sweep' has an option 'tirals'; did you mean 'trials'?",
-        ),
         ({"jobs": 0}, "jobs is 0, expected at least 1"),
         ({"jobs": -1}, "jobs is -1, expected at least 1"),
     ],
@@ -375,6 +371,13 @@ def test_progress_is_told_of_every_phase():
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(InputError, match=re.escape(message)):
         search(random_case(0).packed, **changes)
+
+
+def test_an_unknown_argument_is_a_type_error_with_a_hint():
+    with pytest.raises(TypeError, match=r"search\(\) has no argument 'tirals'; did you mean 'trials'\?"):
+        search(random_case(0).packed, tirals=3)
+    with pytest.raises(InputError, match="neither the method 'dsc' nor the searcher 'sweep' has an option 'tirals'"):
+        SearchSettings(options={"tirals": 3})
 
 
 def test_settings_are_arguments():

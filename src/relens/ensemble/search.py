@@ -13,10 +13,10 @@ from relens.ensemble.context import SearchContext, SearchResult
 from relens.ensemble.grid import uniform
 from relens.ensemble.methods.base import MethodResult
 from relens.ensemble.regularisation import Choice, choose
-from relens.ensemble.settings import SearchSettings
+from relens.ensemble.settings import SearchSettings, declared_options
 from relens.ensemble.sparse import sparsify
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, RanksError
+from relens.errors import InputError, RanksError, nearest
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
@@ -59,6 +59,9 @@ def search(
         progress: where to show progress.
         **options: options that a method or searcher of another package declares.
     """
+    unknown = next((name for name in options if name not in declared_options()), None)
+    if unknown is not None:
+        raise TypeError(f"search() has no argument {unknown!r}; {nearest(unknown, SearchSettings().arguments())}")
     settings = SearchSettings(
         method, searcher, input, regularise, group, fallback, trials, seed, max_models, options
     )  # fmt: skip
