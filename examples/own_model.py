@@ -13,13 +13,10 @@ import numpy as np
 import torch
 
 import relens
-from relens.importers.scorers import pack_scorers
-from relens.ranking.competition import Competition
-from relens.ranking.scoring import ModelScorer
-from relens.ranking.validation import mean_reciprocal_rank
+from relens.importers import pack_scorers
+from relens.ranking import Competition, ModelScorer, mean_reciprocal_rank
 from relens.tables import comparison_table
-from relens.training.loop import new_model, optimise
-from relens.training.presets import resolve_settings
+from relens.training import new_model, optimise, resolve_settings
 
 
 class Frequency:

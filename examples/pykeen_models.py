@@ -19,8 +19,7 @@ from pykeen.pipeline import PipelineResult, pipeline
 from pykeen.triples import TriplesFactory
 
 import relens
-from relens.importers.pykeen import PykeenScorer
-from relens.importers.scorers import pack_scorers
+from relens.importers import PykeenScorer, pack_scorers
 from relens.tables import comparison_table
 
 

@@ -16,6 +16,7 @@ STAGES = (
         "relens",
         "relens.devices",
         "relens.errors",
+        "relens.exports",
         "relens.files",
         "relens.progress",
         "relens.records",

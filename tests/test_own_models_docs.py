@@ -44,7 +44,7 @@ def test_the_examples_run(name, needs, tmp_path):
     command = [sys.executable, ROOT / "examples" / f"{name}.py", tmp_path / "run"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = dict(re.findall(r"^ (\S+) +(0\.\d{4})", done.stdout, flags=re.MULTILINE))
+    rows = dict(re.findall(r"^ (\S+) +(?:model|ensemble) +(0\.\d{4})", done.stdout, flags=re.MULTILINE))
     models = ("frequency", "complex") if name == "own_model" else ("transe", "complex")
     assert rows.keys() == {*models, "mean", "simple", "dsc"}
     best = max(float(rows[model]) for model in models)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from relens.data.queries import Queries as Queries
     from relens.ensemble.search import search as fit  # noqa: F401
     from relens.ensemble.search import search as search
-    from relens.ensemble.settings import SearchSettings as SearchSettings
     from relens.ensemble.weights import EnsembleWeights as EnsembleWeights
     from relens.errors import RelensError as RelensError
     from relens.evaluation import Evaluation as Evaluation
@@ -50,7 +49,6 @@ _PUBLIC = {
     "Queries": "relens.data.queries:Queries",
     "RelensError": "relens.errors:RelensError",
     "Run": "relens.runs:Run",
-    "SearchSettings": "relens.ensemble.search:SearchSettings",
     "Simulation": "relens.packs.simulation:Simulation",
     "TrainedModel": "relens.training.trained:TrainedModel",
     "compare": "relens.comparison:compare",

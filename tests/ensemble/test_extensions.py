@@ -14,7 +14,7 @@ import numpy as np
 
 from relens.ensemble.grid import to_grid, uniform
 from relens.ensemble.inputs.base import RankInput
-from relens.ensemble.methods.base import Found, Method
+from relens.ensemble.methods.base import MethodResult, Method
 from relens.ensemble.options import Option
 from relens.ensemble.sampling import Sampler
 
@@ -26,7 +26,7 @@ class First(Method):
 
     def search(self, context):
         n, share = context.packed.n_models, context.options["share"]
-        return Found(to_grid(np.array([share, *[(1 - share) / (n - 1)] * (n - 1)])))
+        return MethodResult(to_grid(np.array([share, *[(1 - share) / (n - 1)] * (n - 1)])))
 
 
 class Plain(Method):
@@ -34,7 +34,7 @@ class Plain(Method):
     description = "a method that declares nothing"
 
     def search(self, context):
-        return Found(uniform(context.packed.n_models))
+        return MethodResult(uniform(context.packed.n_models))
 
 
 class Corners(Sampler):

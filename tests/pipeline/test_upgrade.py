@@ -100,7 +100,7 @@ def test_a_training_that_was_interrupted_is_resumed(old, tmp_path):
     relens.upgrade(old)
     graph = old.parent / "graph"
     resumed = succeed("train", graph, "--run", old, "--name", "begun", *BEGUN)
-    assert "begun: resumes at step 10 of 30" in resumed.err
+    assert "training begun: preset demo, 30 steps on cpu, resuming at step 10 of 30" in resumed.err
     succeed("train", graph, "--run", tmp_path / "whole", *BEGUN)
     assert Run.open(old).model("begun").digest == Run.open(tmp_path / "whole").model("complex").digest
 

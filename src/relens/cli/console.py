@@ -52,8 +52,11 @@ class TerminalProgress:
             yield _plain_lines(description, total)
 
     def note(self, message: str) -> None:
-        """Print a message on stderr."""
-        note(message)
+        """Print a message on stderr, with the options of the command in place of Python arguments."""
+        from relens.cli import with_options
+
+        context = click.get_current_context(silent=True)
+        note(message if context is None else with_options(message, context.command))
 
     @contextmanager
     def _bar(self, console: Console, description: str, total: float) -> Iterator[Advance]:
