@@ -83,7 +83,7 @@ def test_training_and_ranking_one_by_one_give_what_a_run_gives(graph, ring, tmp_
         )
         assert trained.digest == ring.model(model).digest
     assert "training transe: preset demo, 20 steps on cpu" in notes.lines
-    assert any(line.startswith("step 10 of 20: loss ") for line in notes.lines)
+    assert any(line.startswith("step 10 of 20, loss ") for line in notes.lines)
     again = relens.train(graph, model="transe", preset="demo", changes=CHANGES, run=tmp_path / "r", device="cpu")
     assert again == relens.open_run(tmp_path / "r").model("transe")
     run = relens.rank(tmp_path / "r", models=["transe", "complex"], device="cpu")
