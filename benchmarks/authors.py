@@ -39,7 +39,7 @@ CALIBRATION_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Searched:
-    """What the procedure did for one group.
+    """The result of the procedure for one group.
 
     Attributes:
         queries: the group's queries.

@@ -49,7 +49,7 @@ SEARCH_TIME_ONLY = ("wn18rr",)
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run measures, and how often."""
+    """Settings of a run: its measurements, and how often."""
 
     jobs: int
     repeats: int

@@ -71,7 +71,7 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True)
 class Options:
-    """What a run measures, and how often."""
+    """Settings of a run: its measurements, and how often."""
 
     device: torch.device
     dimension: int

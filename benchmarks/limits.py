@@ -1,4 +1,4 @@
-"""What a training step cannot do without, and how fast the device can do it: a bound on the time of a step.
+"""A bound on the time of a training step: the work it needs, at the speed of the device.
 
 A step has three phases, each of which needs the result of the one before: scores and loss, gradients, and the
 optimiser. For each, the functions below count the bytes that must pass through memory, and the operations. A phase
@@ -30,7 +30,7 @@ CONVE_KERNEL = 3
 
 @dataclass(frozen=True)
 class Work:
-    """What a phase needs.
+    """The needs of a phase.
 
     Attributes:
         bytes: read from and written to memory.
@@ -136,7 +136,7 @@ def _updates(case: Case) -> Phases:
 
 
 def _compared(case: Case, width: int) -> Phases:
-    """What passes through memory where queries are compared with candidates of ``width`` numbers.
+    """The bytes that pass through memory when queries are compared with candidates of ``width`` numbers.
 
     Scores are written and read by the loss, likewise their gradients. Queries are written and read in both phases. Rows
     of candidates are read in both; where only some have a gradient it is read and written besides being cleared.
@@ -289,7 +289,7 @@ MODELS: dict[str, Callable[[Case], Phases]] = {
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device was seen to do per second: the best of several runs each.
+    """The measured rates of the device: the best of several runs each.
 
     Attributes:
         bytes: read plus written by a large copy on the device.

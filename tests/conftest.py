@@ -1,4 +1,4 @@
-"""What all tests share: an environment, no deadlines for Hypothesis (a kernel's first call compiles it), a tiny run.
+"""Setup of all tests: an environment, no deadlines for Hypothesis (a kernel's first call compiles it), a tiny run.
 
 The environment is set before anything is imported that reads it.
 """

@@ -1,4 +1,4 @@
-"""What the kernels must agree with: obvious loops over Python integers and fractions."""
+"""Oracles for the kernels: obvious loops over Python integers and fractions."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What Hypothesis draws: small matrices full of ties."""
+"""Strategies for Hypothesis: small matrices full of ties."""
 
 from dataclasses import dataclass
 from typing import Any

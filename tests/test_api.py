@@ -52,7 +52,7 @@ print(*[verb for verb in sys.argv[2:] if f"relens.{verb}" in names])
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_module_takes_the_name_of_a_verb(seed):
-    """Whatever order modules are imported in: importing ``relens.x`` binds ``x`` in ``relens``."""
+    """Modules may be imported in any order: importing ``relens.x`` binds ``x`` in ``relens``."""
     for extra in ("torch", "fastapi", "matplotlib"):
         pytest.importorskip(extra, reason="needs all extras: pip install 'relens[all]'")
     pytest.importorskip("triton", reason="the kernels' module needs triton")

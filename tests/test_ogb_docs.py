@@ -1,4 +1,4 @@
-"""What docs/ogb.md shows runs as it stands."""
+"""The examples of docs/ogb.md run."""
 
 from tests.test_own_models_docs import ROOT, execute
 

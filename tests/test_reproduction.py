@@ -1,4 +1,4 @@
-"""What docs/reproduction.md and docs/ogb.md report follows from the ranks that are committed beside them."""
+"""The figures of docs/reproduction.md and docs/ogb.md follow from the committed ranks."""
 
 import pytest
 

@@ -156,7 +156,7 @@ COSTS = {
     "store bytes": "packed ranks",
     "contested candidates": "contested candidates",
 }
-"""What grows, as reports and pages call it."""
+"""Names of the growing quantities, in reports and in pages."""
 
 
 def growth_table(report: Report) -> str:

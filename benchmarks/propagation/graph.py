@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from relens.models import fused as fused_operations
 
 Aggregate = Literal["pna", "sum"]
-"""What an entity keeps of its messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
+"""The statistics that an entity keeps of its messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
 
 SEGMENT = 128
 """In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
@@ -131,11 +131,11 @@ class Graph(nn.Module):
 
 Places = tuple[Graph, Removal]
 Made = tuple[Tensor, Tensor, Tensor]
-"""What a layer leaves for its gradients: the states it read, their statistics, and the winners among the edges."""
+"""The tensors that a layer keeps for its gradients: the states it read, their statistics, and the winners among the edges."""
 
 
 class LayerTensors(NamedTuple):
-    """What one layer computes with.
+    """The tensors of one layer.
 
     Attributes:
         edge: vectors of directed relations, (2R, B, d), or (2R, d) where all queries share them.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tile(NamedTuple):
-    """What one program of a kernel works on.
+    """The part of the work that one program of a kernel does.
 
     Attributes:
         size: columns (``gather``, ``combine``, ``spread``), or rows of d numbers (the others).

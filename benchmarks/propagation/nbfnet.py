@@ -13,7 +13,7 @@ from relens.models.options import Size
 EdgeVectors = Literal["dependent", "independent"]
 """Whether the vectors of edges are made from the query's relation, or are the same for all queries."""
 Removed = Literal["triple", "pair"]
-"""What is removed with a target: its triple and the inverse, or every edge between the two entities."""
+"""The edges removed with a target: its triple and the inverse, or every edge between the two entities."""
 
 
 class Layer(nn.Module):
@@ -132,7 +132,7 @@ class Answers(nn.Module):
 
 
 class Batch(NamedTuple):
-    """What one step asks of B queries.
+    """The targets of one step, for B queries.
 
     Attributes:
         answer: known answers of each query, padded, (B, K).

@@ -15,7 +15,7 @@ from relens.cli import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left: its exit code and what it wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """What it printed, which must be JSON and nothing else."""
+        """The printed value, which must be JSON and nothing else."""
         return json.loads(self.out)
 
 

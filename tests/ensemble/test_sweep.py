@@ -87,7 +87,7 @@ def test_longer_queries(name, reduction):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_finish_ends_where_no_line_of_all_pairs_is_better(name, seed):
-    """Whatever the wide view hides, the last ascent goes by every pair."""
+    """The last ascent uses every pair, including those that the wide view hides."""
     case = random_case(seed, n_models=3, n_queries=5, n_candidates=25, levels=9, n_relations=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thinning, "WIDE", Reduction(1, 1))

@@ -1,4 +1,4 @@
-"""What every model of the table promises."""
+"""The contract of every model of the table."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the tests of predictions share."""
+"""Fixtures of the tests of predictions."""
 
 import pytest
 

@@ -13,7 +13,7 @@ class Tag:
 
 @dataclass
 class Page(HTMLParser):
-    """What a page holds.
+    """The content of a page.
 
     Attributes:
         tags: every start tag, in order.

@@ -1,4 +1,4 @@
-"""What the paper's table of abilities says of relation patterns, on parts of the generated graph ``patterns``.
+"""The paper's table of abilities for relation patterns, on parts of the generated graph ``patterns``.
 
 Small models, with one set of settings each, learn what is told of a part and are asked the rest. Of some matches only
 one direction is told, of some schools only who was taught by whom, and of the northern half of the map no step to the

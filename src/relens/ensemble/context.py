@@ -39,7 +39,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What the steps of one search share.
+    """The state that the steps of one search share.
 
     Attributes:
         views: the validation ranks and their thinned views.

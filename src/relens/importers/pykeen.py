@@ -26,7 +26,7 @@ MEMORY = 2**28
 """Bytes that a batch of queries may take where PyKEEN compares it with all entities, coordinate by coordinate."""
 
 Missing = Literal["refuse", "last"]
-"""What happens to entities that a model was not trained with: an error, or the last rank, shared by all of them."""
+"""The treatment of entities that a model was not trained with: an error, or the last rank, shared by all of them."""
 
 _NONE = -1
 

@@ -48,7 +48,7 @@ class Operands(NamedTuple):
 
 
 class Input(ABC):
-    """What the weights of an ensemble are applied to.
+    """The values that the weights of an ensemble are applied to.
 
     Attributes:
         name: what users type.
