@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from relens.models import fused as fused_operations
 
 Aggregate = Literal["pna", "sum"]
-"""The statistics that an entity keeps of its messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
+"""Statistics of an entity's messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
 
 SEGMENT = 128
 """In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
@@ -131,7 +131,7 @@ class Graph(nn.Module):
 
 Places = tuple[Graph, Removal]
 Made = tuple[Tensor, Tensor, Tensor]
-"""The tensors that a layer keeps for its gradients: the states it read, their statistics, and the winners among the edges."""
+"""Tensors that a layer keeps for its gradients: states, their statistics, and the winners among the edges."""
 
 
 class LayerTensors(NamedTuple):
