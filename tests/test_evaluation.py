@@ -90,7 +90,7 @@ def splits(draw: st.DrawFn) -> tuple[Queries, Counts]:
 def test_every_part_equals_a_loop_over_its_queries(split: tuple[Queries, Counts], scheme: str) -> None:
     queries, counts = split
     found = evaluate_ranks(
-        NamedRanks("dsc", answer_ranks(counts)), pack(queries), Grouping.make(scheme, RELATIONS), resamples=20
+        NamedRanks("dsc", answer_ranks(counts)), pack(queries), Grouping.from_spec(scheme, RELATIONS), resamples=20
     )
     directions = [("tail", "head")[d] for d in queries.direction]
     relations = [RELATIONS[r] for r in queries.relation]

@@ -116,15 +116,10 @@ def test_the_files_named_in_the_guide_exist() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-PENDING = {"training.presets.resolve_settings", "ranking.scoring.score_queries"}
-
-
 @pytest.mark.parametrize(
     "name", re.findall(r"^\| \d+ \| `([\w.]+)`", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
 )
 def test_the_functions_named_in_the_guide_exist(name: str) -> None:
-    if name in PENDING:
-        pytest.skip("moves to this module with the redesign")
     pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
     parts = ["relens", *name.split(".")]
     modules = [n for n in range(len(parts), 1, -1) if (ROOT / "src" / Path(*parts[:n])).with_suffix(".py").is_file()]

@@ -103,7 +103,7 @@ def compare(
     check_pair(valid, test)
     settings = settings or SearchSettings()
     wanted = {spec: parse_spec(spec, settings) for spec in specs}
-    grouping = Grouping.make(settings.group, test.relations)
+    grouping = Grouping.from_spec(settings.group, test.relations)
     best = valid.models[int(np.argmax(model_mrrs(valid, jobs=jobs)))]
     single = {model: model_ranks(test, model, jobs=jobs) for model in test.models}
     evaluations = [

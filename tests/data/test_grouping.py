@@ -22,7 +22,7 @@ def labels_of(grouping: Grouping) -> list[str]:
 
 
 def test_relation_and_direction_is_row_2r_plus_d() -> None:
-    grouping = Grouping.make("relation-direction", RELATIONS)
+    grouping = Grouping.from_spec("relation-direction", RELATIONS)
     assert grouping.scheme == "relation-direction"
     assert len(grouping) == 6
     for relation in range(3):
@@ -32,7 +32,7 @@ def test_relation_and_direction_is_row_2r_plus_d() -> None:
 
 
 def test_relation_joins_both_directions() -> None:
-    grouping = Grouping.make("relation", RELATIONS)
+    grouping = Grouping.from_spec("relation", RELATIONS)
     assert grouping.scheme == "relation"
     assert grouping.labels == RELATIONS
     assert labels_of(grouping) == ["owns", "owns", "knows", "knows", "likes", "likes"]
@@ -40,7 +40,7 @@ def test_relation_joins_both_directions() -> None:
 
 def test_file_joins_relations_and_leaves_the_others_alone(tmp_path: Path) -> None:
     path = write(tmp_path, "owns\tsocial\n\nknows\t social \nowns\tsocial\n")
-    grouping = Grouping.make(str(path), RELATIONS)
+    grouping = Grouping.from_spec(str(path), RELATIONS)
     assert grouping.scheme == "file"
     assert grouping.labels == ("social", "likes")
     assert grouping.table.tolist() == [[0, 0], [1, 1], [0, 0]]
@@ -74,4 +74,4 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_unknown_grouping_lists_the_choices() -> None:
     with pytest.raises(DatasetError, match=r"unknown grouping 'relations': expected .* did you mean 'relation'"):
-        Grouping.make("relations", RELATIONS)
+        Grouping.from_spec("relations", RELATIONS)

@@ -19,7 +19,7 @@ def test_long_relation_names_leave_room_for_the_weights(tmp_path):
     table = np.random.default_rng(0).integers(1, 50, (24, 6))
     own, support = np.ones(24, dtype=bool), np.full(24, 9)
     weights = EnsembleWeights(
-        models, relations, Grouping.make("relation-direction", relations), table, own, table[0], support
+        models, relations, Grouping.from_spec("relation-direction", relations), table, own, table[0], support
     )
     mrr, shares = np.full(6, 0.5), weights.normalised()
     rows = [

@@ -56,7 +56,7 @@ class Grouping:
         return cls("file", tuple(id_of), np.stack([ids, ids], axis=1))
 
     @classmethod
-    def make(cls, spec: str, relations: Sequence[str]) -> Self:
+    def from_spec(cls, spec: str, relations: Sequence[str]) -> Self:
         """Build a grouping from ``relation-direction``, ``relation``, or the path of a file."""
         if spec == "relation-direction":
             return cls.by_relation_and_direction(relations)

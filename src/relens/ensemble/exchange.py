@@ -90,7 +90,7 @@ def import_csv(path: Path, packed: PackedRanks, group: str, input: str = IMPLIED
     models = [column for column in header[1:] if column != "queries"]
     if header[:1] != ["group"] or not models:
         raise WeightsError(f"{path}: the first line is {header}, expected group, queries and the names of the models")
-    grouping = Grouping.make(group, packed.relations)
+    grouping = Grouping.from_spec(group, packed.relations)
     number = {label: g for g, label in enumerate(grouping.labels)}
     vectors: dict[str, Weights] = {}
     for at, line in enumerate(lines, start=2):

@@ -100,7 +100,7 @@ def _trace(valid: PackedRanks, settings: SearchSettings, progress: Progress) -> 
 
 def _divided(valid: PackedRanks, trials: int, group: str, seed: int, progress: Progress) -> list[Curve]:
     """Search every group on its own (dsc), once for each number of workers; replay those beyond the number of cores."""
-    grouping = Grouping.make(group, valid.relations)
+    grouping = Grouping.from_spec(group, valid.relations)
     _, members = split_by_group(grouping.groups_of(valid.queries), np.arange(valid.n_queries))
     curves = []
     serial: list[Trace] = []

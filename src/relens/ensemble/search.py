@@ -68,7 +68,7 @@ def search(
     if jobs < 1:
         raise InputError(f"jobs is {jobs}, expected at least 1")
     _check_ranks(packed, settings)
-    grouping = Grouping.make(settings.group, packed.relations)
+    grouping = Grouping.from_spec(settings.group, packed.relations)
     inputs = settings.inputs(packed)
     context = SearchContext(
         ContestedViews(packed, jobs), inputs[0], settings.searcher_entry, grouping.groups_of(packed.queries),
