@@ -104,7 +104,9 @@ def with_options(message: str, command: click.Command) -> str:
     becomes ``--relations R`` if that option's parameter is called ``n_relations``. An argument without an option of
     this command stays as it is.
     """
-    options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    # Some commands have options that come from a table when they are asked for.
+    params = command.get_params(click.Context(command))
+    options = [param for param in params if isinstance(param, click.Option) and not param.hidden]
     by_name = {text.lstrip("-").replace("-", "_"): option for option in options for text in option.opts}
     by_name |= {option.name: option for option in options if option.name}
 
