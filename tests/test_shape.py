@@ -26,7 +26,6 @@ COVERED_BY = {
     "data/download.py": "data/test_catalog.py",
     "data/keys.py": "data/test_known_answers.py",
     "data/tsv.py": "data/test_dataset.py",
-    "exports.py": "test_api.py",
     "ensemble/context.py": "ensemble/test_search.py",
     "ensemble/distributed.py": "clusters/test_remote.py",
     "ensemble/inputs/": "ensemble/test_inputs.py",
