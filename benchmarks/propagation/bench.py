@@ -33,12 +33,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.environment import describe, say, write
-from benchmarks.propagation import graph as propagation
-from benchmarks.propagation import kernels, nbfnet
-from benchmarks.propagation.graph import Graph, LayerTensors, Removal
-from benchmarks.propagation.kernels import Tile
-from benchmarks.propagation.nbfnet import Answers, NBFNet, answers_of, choose_targets, cross_entropy
 from relens.data.catalog import load_dataset
+from relens.models import nbfnet, propagation
+from relens.models.fused import propagation_kernels as kernels
+from relens.models.fused.propagation_kernels import Tile
+from relens.models.nbfnet import NBFNet, choose_targets, cross_entropy
+from relens.models.propagation import Graph, LayerTensors, Removal
 
 PARTS = ("check", "tiles", "kernels", "step", "ranking", "messages", "train")
 GRAPHS = ("fb15k-237", "wn18rr", "nell-995")
@@ -128,7 +128,9 @@ def main() -> None:
     options = parser.parse_args()
     for text in options.tile:
         name, *numbers = text.split(":")
-        kernels.TILES[name] = Tile(*map(int, numbers))
+        for table in (kernels.MIXING, kernels.DENSE, kernels.SPARSE):
+            if name in table:
+                table[name] = Tile(*map(int, numbers))
     report = {
         "benchmark": "propagation",
         "settings": {**vars(options), "output": str(options.output)},
@@ -298,14 +300,14 @@ class LayerCase:
     def calls(self) -> dict[str, Callable[[], Any]]:
         """Return each kernel as a function without arguments, and ``spread`` in its two halves as well."""
         queries, places = (self.query, self.anchor), (self.graph, self.removal)
-        stats, winner = kernels.gather(self.state, self.layer, queries, places, False, True)
+        stats, winner = kernels.gather(self.state, self.layer, queries, places, first=False, track=True)
         gradient = torch.randn_like(self.state, dtype=torch.float32)
         inputs = self.state, stats, self.layer, self.removal
         found = kernels.mix_gradients(*inputs, gradient)
         of_edge, made = torch.zeros_like(self.layer.edge, dtype=torch.float32), (self.state, stats, winner)
 
         def gather(first: bool, track: bool) -> None:
-            kernels.gather(self.state, self.layer, queries, places, first, track)
+            kernels.gather(self.state, self.layer, queries, places, first=first, track=track)
 
         def spread(anchor: Tensor | None, of_state: Tensor | None, of_edges: Tensor | None) -> None:
             kernels.spread(made, self.layer, found.stats, places, anchor, of_state, of_edges)
@@ -345,19 +347,20 @@ class LayerCase:
 
 def tune(bench: Bench, case: Case) -> dict[str, Any]:
     """Try the tiles of every kernel, and keep the best."""
-    calls = LayerCase.build(bench, case).calls()
-    found: dict[str, Any] = {}
+    layer = LayerCase.build(bench, case)
+    calls, found = layer.calls(), dict[str, Any]()
     for name, tiles in TRIED.items():
         times: dict[Tile, float] = {}
-        before = kernels.TILES[name]
+        used = kernels.MIXING if name in kernels.MIXING else kernels.tiles_of(layer.graph)
+        before = used[name]
         for tile in tiles[:2] if bench.options.tiny else tiles:
-            kernels.TILES[name] = tile
+            used[name] = tile
             try:
                 times[tile] = milliseconds(calls[name], 0.02)
             except Exception as error:  # a tile that does not compile, or needs more than the device has
                 say(f"{name} {tuple(tile)}: {type(error).__name__}: {str(error)[:200]}")
         best = min(times, key=times.__getitem__, default=before)
-        kernels.TILES[name] = best
+        used[name] = best
         found[name] = {
             "best": tuple(best),
             "milliseconds": {str(tuple(tile)): round(t, 3) for tile, t in times.items()},
@@ -380,7 +383,7 @@ def measure_kernels(bench: Bench, case: Case) -> dict[str, Any]:
     sizes = layer.gigabytes()
     rows: dict[str, Any] = {
         "copy_gigabytes_per_second": round(rate, 1),
-        "tiles": {k: tuple(t) for k, t in kernels.TILES.items()},
+        "tiles": {k: tuple(t) for k, t in (kernels.MIXING | kernels.tiles_of(layer.graph)).items()},
     }
     for name, call in layer.calls().items():
         taken, limit = milliseconds(call), 1e3 * sizes[name] / rate
@@ -405,10 +408,9 @@ class Training:
             case.n_entities, case.n_relations, case.train, width=options.width, layers=options.layers,
             edge_vectors=options.edge_vectors,
         )  # fmt: skip
-        self.model.initialise(torch.Generator().manual_seed(options.seed))
+        self.model.initialise(None, torch.Generator().manual_seed(options.seed))
         self.model.to(device)
         self.graph = self.model.graph
-        self.known = answers_of(self.graph).to(device)
         asked = torch.unique(case.valid[:, 1] % case.n_relations)
         self.focus = torch.isin(self.graph.relation % case.n_relations, asked).nonzero().squeeze(1)
         self.n_focused = int(self.batch * options.focus)
@@ -435,10 +437,9 @@ class Training:
     def step(self) -> None:
         """Take a step, launching one operation after the other."""
         queries = self.drawn()
-        chance = torch.rand(self.batch, self.known.longest, device=queries[0].device)
-        batch = choose_targets(queries, self.known, self.graph, chance, self.share, self.mode)
+        batch = choose_targets(queries, self.graph, self.share, self.mode)
         self.optimiser.zero_grad(set_to_none=True)
-        loss = cross_entropy(self.model.score_all(queries[0], queries[1], batch.removed), batch)
+        loss = cross_entropy(self.model.score(self.model.reach(*queries[:2], batch.removed)), batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
@@ -494,14 +495,14 @@ def profile(function: Callable[[], Any], n_rows: int) -> list[tuple[str, float, 
     return [(row.key[:60], round(row.self_device_time_total / 1e3, 3), row.count) for row in rows[:n_rows]]
 
 
-def all_known(case: Case, device: torch.device) -> Answers:
-    """Return the known answers in all three splits."""
-    queries = torch.cat([directed(case.train, case.n_relations).to(device), case.valid, case.test]).cpu()
-    return Answers(*queries.T, case.n_relations).to(device)
+def all_known(case: Case, device: torch.device) -> Graph:
+    """Return the triples of all three splits, which tell the known answers."""
+    others = (queries[queries[:, 1] < case.n_relations].cpu() for queries in (case.valid, case.test))
+    return Graph(torch.cat([case.train, *others]), case.n_entities, case.n_relations).to(device)
 
 
 @torch.no_grad()
-def ranks(model: NBFNet, queries: Tensor, known: Answers, batch: int) -> Tensor:
+def ranks(model: NBFNet, queries: Tensor, known: Graph, batch: int) -> Tensor:
     """Return the filtered ranks of queries (n, 3) among all entities, ties at their mean, (n,); each query once."""
     key = queries[:, 1] * model.n_entities + queries[:, 0]
     order = key.argsort()
@@ -513,10 +514,10 @@ def ranks(model: NBFNet, queries: Tensor, known: Answers, batch: int) -> Tensor:
     for begin in range(0, len(first), batch):
         end = min(begin + batch, len(first))
         asked = sorted_queries[starts[begin:end]]
-        scores = model.score_all(asked[:, 0], asked[:, 1])
-        place, counts = known.places_of(asked[:, 0], asked[:, 1])
+        scores = model.score(model.encode(asked[:, 0], asked[:, 1]))
+        place, counts = known.answers(asked[:, 0], asked[:, 1])
         hidden = torch.zeros(len(asked), model.n_entities + 1, dtype=torch.bool, device=scores.device)
-        hidden.scatter_(1, known.answer[place].where(counts, model.n_entities), True)
+        hidden.scatter_(1, known.source[place].long().where(counts, model.n_entities), True)
         rivals = scores.masked_fill(hidden[:, :-1], float("-inf"))
         here = slice(bounds[begin], bounds[end])
         at = row[here] - begin
@@ -620,7 +621,7 @@ def message_times(bench: Bench, case: Case, dtype: torch.dtype, batch: int) -> d
 
         def score() -> None:
             with torch.no_grad():
-                training.model.score_all(anchor, relation)
+                training.model.score(training.model.encode(anchor, relation))
 
         scored = milliseconds(score, 0.2) / batch
     return {"step_milliseconds_per_query": round(step, 4), "ranking_milliseconds_per_query": round(scored, 4)}

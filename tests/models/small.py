@@ -51,6 +51,11 @@ OPTIONS: dict[str, list[dict[str, object]]] = {
         {"dim": 8, "init_dim": 5, "height": 4, "kernel": 3, "filters": 2, "layers": 1, "composition": "mult"},
         {"dim": 6, "init_dim": 3, "height": 3, "kernel": 2, "filters": 2, "composition": "sub"},
     ],
+    "nbfnet": [
+        {"width": 6, "layers": 3},
+        {"width": 5, "layers": 2, "edge_vectors": "independent"},
+        {"width": 4, "layers": 2, "aggregate": "sum", "removal": "pair"},
+    ],
 }
 CASES = [(name, options) for name, variants in OPTIONS.items() for options in variants]
 IDS = [f"{name}-{number}" for name, variants in OPTIONS.items() for number in range(len(variants))]

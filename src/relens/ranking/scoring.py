@@ -1,5 +1,6 @@
 """Scores of queries: by relens's own models, and by anything else that can score."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,19 @@ from torch import Tensor
 
 from relens.data.queries import Queries
 from relens.models.base import KGEModel, current
-from relens.ranking.memory import batch_rows
+from relens.ranking.memory import MEMORY_BUDGET, batch_rows
+
+
+def encodable_rows(model: KGEModel) -> int:
+    """Return how many queries a model may encode together.
+
+    They take up to a sixteenth of a GPU's memory, and on a CPU what scores may take.
+    """
+    if not model.bytes_per_query:
+        return sys.maxsize
+    on_gpu = model.device.type == "cuda"
+    budget = torch.cuda.get_device_properties(model.device).total_memory // 16 if on_gpu else MEMORY_BUDGET
+    return max(1, budget // model.bytes_per_query)
 
 
 @contextmanager
@@ -46,7 +59,8 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     The scores are on the device of the model. All batches have one shape, so the scores of a query do not depend on
     the other queries.
     """
-    rows = batch_rows(4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate)
+    per_query = 4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate
+    rows = min(batch_rows(per_query), encodable_rows(model))
     anchor, relation, chosen = _on_device(model, queries, entities)
     filled = torch.arange(-(-len(queries) // rows) * rows, device=model.device).clamp_(max=len(queries) - 1)
     with evaluating(model):

@@ -9,7 +9,7 @@ from relens.models.base import KGEModel
 from relens.ranking.answer_ranks import AnswerRanks
 from relens.ranking.competition import Competition
 from relens.ranking.memory import MEMORY_BUDGET, Batches
-from relens.ranking.scoring import evaluating, score_batch
+from relens.ranking.scoring import encodable_rows, evaluating, score_batch
 
 BYTES_PER_SCORE = 16
 """A score and its comparisons with the score of the answer."""
@@ -24,7 +24,7 @@ def answer_ranks(model: KGEModel, competition: Competition, *, memory: int = MEM
     ahead, tied = np.empty((2, len(competition)), dtype=np.int64)
     # Some models prepare the entities once per relation, so queries of one relation are scored together.
     order = np.lexsort((competition.queries.relation, competition.queries.direction))
-    batches = Batches(memory // _bytes_per_query(model, competition))
+    batches = Batches(min(memory // _bytes_per_query(model, competition), encodable_rows(model)))
 
     def rank(part: slice) -> None:
         rows = order[part]

@@ -43,7 +43,7 @@ class _Losses:
     def single_answers(self, row_losses: Callable[[Any, Tensor], Tensor], examples: Tensor) -> Tensor:
         """Return the objective of queries with one answer each; row weights do not apply to the penalty."""
         queries, settings = self.queries, self.settings
-        encoded = self.model.encode(queries.anchor[examples], queries.relation[examples], self.drop)
+        encoded = self.model.encode_examples(queries, examples, self.drop)
         losses = row_losses(encoded, examples)
         if settings.relation_weight:
             losses = losses + settings.relation_weight * self.relations(examples)
@@ -53,7 +53,7 @@ class _Losses:
     def all_answers(self, examples: Tensor) -> Tensor:
         """Return the objective of distinct pairs (anchor, relation), each with all its answers."""
         queries, rows = self.queries, self.queries.pair[examples]
-        encoded = self.model.encode(queries.anchor[rows], queries.relation[rows], self.drop)
+        encoded = self.model.encode_examples(queries, rows, self.drop, all_answers=True)
         scores = self.model.score(encoded, None, self.drop)
         losses = k_vs_all(scores, queries.all_answers(examples), self.settings.label_smoothing)
         return self.with_penalty(losses.mean(), encoded, None)
@@ -62,7 +62,7 @@ class _Losses:
         """Return the loss of each query against drawn negatives, (B,)."""
         model, queries, settings = self.model, self.queries, self.settings
         anchor, answer = queries.anchor[examples], queries.answer[examples].unsqueeze(1)
-        drawn = queries.negatives(settings.batch // settings.pool_rows, settings.negatives)
+        drawn = queries.negatives(len(examples) // settings.pool_rows, settings.negatives)
         if settings.score_all:
             scores = model.score(encoded, None, self.drop)
             positive = scores.gather(1, answer)

@@ -1,4 +1,4 @@
-"""The Triton kernels behind ``benchmarks.propagation.graph``; imported only where they run.
+"""The Triton kernels behind ``relens.models.propagation``; imported only where they run.
 
 ``gather`` makes the statistics of every node from its in-edges, ``mix`` turns them into new states. Backward,
 ``mix_gradients`` turns gradients of states into gradients of statistics, ``weight_gradient`` sums up those of the
@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from benchmarks.propagation.graph import LayerTensors, Made, Places, Removal
+    from relens.models.propagation import Graph, LayerTensors, Made, Places, Removal
 
 
 class Tile(NamedTuple):
@@ -35,15 +35,23 @@ class Tile(NamedTuple):
     warps: int
 
 
-TILES = {
-    "gather": Tile(512, 4, 2),
-    "combine": Tile(512, 1, 2),
-    "spread": Tile(512, 2, 2),
-    "mix": Tile(128, 1, 4),
-    "mix_gradients": Tile(64, 1, 4),
-    "weight_gradient": Tile(64, 1, 8),
-}
-"""Tiles by kernel; ``benchmarks/bench_propagation.py`` tries others."""
+MIXING = {"mix": Tile(128, 1, 8), "mix_gradients": Tile(128, 1, 4), "weight_gradient": Tile(64, 1, 8)}
+DENSE = {"gather": Tile(1024, 4, 4), "combine": Tile(512, 1, 2), "spread": Tile(512, 4, 2)}
+SPARSE = {"gather": Tile(1024, 2, 4), "combine": Tile(512, 1, 2), "spread": Tile(1024, 2, 8)}
+"""Tiles by kernel: of those that take rows, and of those that walk along edges, where entities have many or few.
+
+They are the best of those that ``benchmarks/propagation`` tried on FB15k-237 (DENSE) and on WN18RR (SPARSE); on
+NELL-995, those of SPARSE take at most 2 % longer than its own best.
+"""
+MANY_EDGES = 12
+"""In-edges of an entity, on average, from which a graph counts as dense: FB15k-237 has 37, the other two 4."""
+
+
+def tiles_of(graph: "Graph") -> dict[str, Tile]:
+    """Return the tiles of the kernels that walk along the edges of a graph."""
+    return DENSE if graph.n_edges >= MANY_EDGES * graph.n_entities else SPARSE
+
+
 PROGRAMS = 264
 """Programs of ``weight_gradient``, two for each multiprocessor of an H200: each sums up on its own."""
 STAGES = 3
@@ -400,7 +408,7 @@ def floor_of(dtype: torch.dtype) -> float:
     return 1.005e-3 if dtype == torch.bfloat16 else 1e-3 * (1 + 1e-6)
 
 
-def _constants(state: Tensor, pna: bool) -> dict[str, Any]:
+def _constants(state: Tensor, *, pna: bool) -> dict[str, Any]:
     """Return what all kernels are compiled for, beside their tiles; ``state`` is (N, B, d)."""
     real = tl.float64 if state.dtype == torch.float64 else tl.float32
     return {"width": state.shape[2], "pna": pna, "real": real}
@@ -423,7 +431,13 @@ def _reached(state: Tensor, anchor: Tensor | None, size: int, blocks: int) -> Te
 
 
 def gather(
-    state: Tensor, layer: "LayerTensors", queries: tuple[Tensor, Tensor], places: "Places", first: bool, track: bool
+    state: Tensor,
+    layer: "LayerTensors",
+    queries: tuple[Tensor, Tensor],
+    places: "Places",
+    *,
+    first: bool,
+    track: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return statistics (N, 4, B, d), or sums (N, 1, B, d), and the winners of maxima and minima, (N, 2, B, d).
 
@@ -444,8 +458,9 @@ def gather(
     winner = torch.empty(shape, dtype=graph.winner_dtype, device=state.device)
     part = torch.empty(graph.n_parts, n_stats, columns, dtype=real_of(state.dtype), device=state.device)
     part_winner = torch.empty(graph.n_parts if tracked else 0, 2, columns, dtype=torch.int32, device=state.device)
-    constants = _constants(state, layer.pna)
-    tile = TILES["gather"]
+    constants = _constants(state, pna=layer.pna)
+    tiles = tiles_of(graph)
+    tile = tiles["gather"]
     size, blocks = _columns_of(tile, columns, width)
     _gather_kernel[len(graph.segment_node), blocks](
         state, layer.edge, query, anchor, graph.source, graph.relation, removal.keep, graph.segment_node,
@@ -455,7 +470,7 @@ def gather(
         tile=size, unroll=tile.unroll, num_warps=tile.warps, **constants,
     )  # fmt: skip
     if graph.n_parts:
-        tile = TILES["combine"]
+        tile = tiles["combine"]
         size, blocks = _columns_of(tile, columns, width)
         _combine_kernel[len(graph.hub_node), blocks](
             query, anchor, graph.hub_node, graph.hub_start, graph.hub_stop, removal.elements, stats, winner, part,
@@ -480,7 +495,7 @@ def spread(
     """
     (state, stats, winner), (graph, removal) = made, places
     width, columns = state.shape[2], state.shape[1] * state.shape[2]
-    tile = TILES["spread"]
+    tile = tiles_of(graph)["spread"]
     size, blocks = _columns_of(tile, columns, width)
     _spread_kernel[len(graph.segment_node), blocks](
         state, layer.edge, stats, of_stats, winner, graph.source, graph.relation, removal.keep, graph.segment_node,
@@ -488,21 +503,21 @@ def spread(
         _reached(state, anchor, size, blocks), of_state, of_edge, columns, floor_of(state.dtype),
         shared=layer.edge.dim() == 2, first=anchor is not None, to_states=of_state is not None,
         to_edges=of_edge is not None, tile=size, unroll=tile.unroll, num_warps=tile.warps,
-        **_constants(state, layer.pna),
+        **_constants(state, pna=layer.pna),
     )  # fmt: skip
 
 
-def _row_options(state: Tensor, pna: bool, kernel: str) -> dict[str, Any]:
+def _row_options(state: Tensor, layer: "LayerTensors", kernel: str) -> dict[str, Any]:
     """Return tile, precision and constants of a kernel whose programs take rows."""
-    tile = TILES[kernel]
+    tile = MIXING[kernel]
     rows = tile.size if state.dtype == torch.bfloat16 else SMALL_TILE
-    return {"tile": rows, "num_warps": tile.warps, "precision": "ieee", **_constants(state, pna)}
+    return {"tile": rows, "num_warps": tile.warps, "precision": "ieee", **_constants(state, pna=layer.pna)}
 
 
 def mix(state: Tensor, stats: Tensor, layer: "LayerTensors", removal: "Removal") -> Tensor:
     """Return the new states, (N, B, d)."""
     out, n_rows = torch.empty_like(state), state.shape[0] * state.shape[1]
-    options = _row_options(state, layer.pna, "mix")
+    options = _row_options(state, layer, "mix")
     _mix_kernel[(triton.cdiv(n_rows, options["tile"]),)](
         state, stats, removal.scale, layer.weight, layer.bias, layer.gain, layer.shift, out, n_rows, state.shape[1],
         **options,
@@ -529,7 +544,7 @@ class Mixed(NamedTuple):
 def mix_gradients(state: Tensor, stats: Tensor, layer: "LayerTensors", removal: "Removal", gradient: Tensor) -> Mixed:
     """Return the gradients for that of the new states, (N, B, d)."""
     real, n_rows = real_of(state.dtype), state.shape[0] * state.shape[1]
-    options = _row_options(state, layer.pna, "mix_gradients")
+    options = _row_options(state, layer, "mix_gradients")
     n_programs = triton.cdiv(n_rows, options["tile"])
     vectors = torch.empty(n_programs, 3, state.shape[2], dtype=real, device=state.device)
     found = Mixed(torch.empty_like(state, dtype=real), torch.empty_like(stats), torch.empty_like(state), vectors)
@@ -546,7 +561,7 @@ def weight_gradient(
     """Return the gradient of the weight, of its shape, for that of the mixture, (N, B, d)."""
     of_weight = torch.zeros_like(layer.weight, dtype=real_of(state.dtype))
     n_rows = state.shape[0] * state.shape[1]
-    options = _row_options(state, layer.pna, "weight_gradient")
+    options = _row_options(state, layer, "weight_gradient")
     _weight_gradient_kernel[(min(PROGRAMS, triton.cdiv(n_rows, options["tile"])),)](
         state, stats, removal.scale, of_mixed, of_weight, n_rows, state.shape[1], num_stages=STAGES, **options
     )

@@ -3,7 +3,7 @@
 A state is a row of d numbers per entity and query. In a layer every entity collects messages along its in-edges, each
 the sender's state times the vector of the edge's relation, adds the boundary (the query's vector where it is the
 anchor, zeros elsewhere), and mixes statistics of that multiset with its own state. On CUDA this runs in the kernels of
-``propagation_kernels``, elsewhere in plain PyTorch, which materialises messages for some queries at a time.
+``relens.models.fused``, elsewhere in plain PyTorch, which materialises messages for some queries at a time.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from relens.data.keys import directed_key
 from relens.models import fused as fused_operations
 
 Aggregate = Literal["pna", "sum"]
@@ -50,6 +51,7 @@ class Graph(nn.Module):
         source, relation, destination: of every edge, (E,), E = 2n; relations are directed.
         triple: the triple an edge comes from, (E,): an edge and its inverse have the same.
         pair: the two entities an edge is between, regardless of direction, as an id, (E,).
+        key: destination and relation of every edge as one number, sorted, (E,) int64.
         offset: where every entity's in-edges begin, (N + 1,).
         segment_node, segment_start, segment_stop: in-edges of one entity, at most ``SEGMENT``, (S,).
         segment_part: a number where an entity has several segments, −1 where it has one, (S,).
@@ -61,6 +63,7 @@ class Graph(nn.Module):
     destination: Tensor
     triple: Tensor
     pair: Tensor
+    key: Tensor
     offset: Tensor
     segment_node: Tensor
     segment_start: Tensor
@@ -84,9 +87,13 @@ class Graph(nn.Module):
         self._keep_ids("source", source[order])
         self._keep_ids("relation", relation[order])
         self._keep_ids("destination", destination[order])
-        self._keep_ids("triple", torch.arange(len(head)).repeat(2)[order])
+        self._keep_ids("triple", torch.arange(len(head), device=head.device).repeat(2)[order])
         self._keep_ids("pair", pair.repeat(2)[order])
         self.n_triples, self.n_pairs = len(head), int(pair.max()) + 1 if len(pair) else 0
+        key = directed_key(destination[order], relation[order], n_relations)
+        self.register_buffer("key", key, persistent=False)
+        counts = torch.unique_consecutive(key, return_counts=True)[1]
+        self.most_answers = int(counts.max()) if len(counts) else 1
         self._cut(torch.bincount(destination, minlength=n_entities))
 
     def _keep_ids(self, name: str, ids: Tensor) -> None:
@@ -99,7 +106,7 @@ class Graph(nn.Module):
         self._keep_ids("offset", torch.cat([ends.new_zeros(1), ends]))
         n_segments = ((degree + SEGMENT - 1) // SEGMENT).clamp(min=1)
         node = torch.repeat_interleave(n_segments)
-        within = torch.arange(len(node)) - (n_segments.cumsum(0) - n_segments)[node]
+        within = torch.arange(len(node), device=node.device) - (n_segments.cumsum(0) - n_segments)[node]
         start = (ends - degree)[node] + SEGMENT * within
         several = n_segments > 1
         part = torch.where(several[node], several[node].cumsum(0) - 1, -1)
@@ -119,6 +126,19 @@ class Graph(nn.Module):
     def n_edges(self) -> int:
         """Edges in both directions."""
         return len(self.source)
+
+    def answers(self, anchor: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the edges that tell the known answers of B queries, and which of them count: (B, K).
+
+        Answers are the sources of edges with the inverse relation into the anchor, which follow each other. K is the
+        longest list.
+        """
+        inverse = (relation + self.n_relations) % (2 * self.n_relations)
+        wanted = directed_key(anchor, inverse, self.n_relations).unsqueeze(1)
+        start, stop = (torch.searchsorted(self.key, wanted, right=right) for right in (False, True))
+        place = start + torch.arange(self.most_answers, device=anchor.device)
+        counts = place < stop
+        return place.where(counts, 0), counts
 
     def without(self, removed: Tensor | None, dtype: torch.dtype) -> Removal:
         """Return the graph less the edges that ``removed`` (E,) is not zero for; counts and scales have the dtype."""
@@ -198,47 +218,82 @@ def _plain_layers(
     """Propagate some queries along the ``edges`` that are there; see ``plain``."""
     place = anchor, torch.arange(len(query), device=query.device)
     boundary = query.new_zeros(graph.n_entities, *query.shape).index_put(place, query)
+    ends = [ids[edges] for ids in (graph.source, graph.relation, graph.destination)]
     state = boundary
     for layer in layers:
-        messages = _messages(state, layer.edge, graph, edges)
-        destination = graph.destination[edges]
-        if layer.pna:
-            collected = _statistics(messages, boundary, destination, removal.elements)
-        else:
-            collected = boundary.index_add(0, destination, messages)
+        vectors = layer.edge if layer.edge.dim() == 3 else layer.edge.unsqueeze(1).expand(-1, *query.shape)
+        rows = (tensor.flatten(1) for tensor in (state, vectors, boundary))
+        fields = _Collection.apply(*rows, ends, removal.elements, layer.pna)  # type: ignore[no-untyped-call]
+        collected = torch.cat([field.view_as(state) for field in fields], dim=2)
         state = _mix(state, collected, layer, removal.scale)
     return state
 
 
-def _messages(state: Tensor, edge: Tensor, graph: Graph, edges: Tensor) -> Tensor:
-    """Return the messages along ``edges`` (n,), (n, B, d)."""
-    vectors = edge.unsqueeze(1) if edge.dim() == 2 else edge
-    return state.index_select(0, graph.source[edges]) * vectors.index_select(0, graph.relation[edges])
+class _Collection(torch.autograd.Function):
+    """Statistics of the messages of every entity, or their sum: rows of C numbers for all queries side by side.
+
+    Messages are made anew for the gradients. The first edge with an extreme message takes the gradient, before the
+    boundary.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, state: Tensor, edge: Tensor, boundary: Tensor, ends: list[Tensor], elements: Tensor, pna: bool
+    ) -> tuple[Tensor, ...]:
+        source, relation, destination = ends
+        ctx.ends, ctx.pna = ends, pna
+        messages = state.index_select(0, source) * edge.index_select(0, relation)
+        total = boundary.index_add(0, destination, messages)
+        if not pna:
+            ctx.save_for_backward(state, edge)
+            return (total,)
+        n = elements.unsqueeze(1)
+        mean = total.div_(n)
+        squares = boundary.square().index_add_(0, destination, messages.square()).div_(n)
+        deviation = squares.sub_(mean.square()).clamp_(min=SMALLEST_VARIANCE).sqrt_()
+        index = destination.long().unsqueeze(1).expand_as(messages)
+        top, bottom = (boundary.scatter_reduce(0, index, messages, kind) for kind in ("amax", "amin"))
+        won = [_first_of(messages, best, index) for best in (top, bottom)] if any(ctx.needs_input_grad) else ()
+        ctx.save_for_backward(state, edge, boundary, elements, mean, deviation, *won)
+        return mean, top, bottom, deviation
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        state, edge, *saved = ctx.saved_tensors
+        source, relation, destination = ctx.ends
+        sent, vectors = state.index_select(0, source), edge.index_select(0, relation)
+        if not ctx.pna:
+            of_boundary = gradients[0]
+            of_messages = of_boundary.index_select(0, destination)
+        else:
+            boundary, elements, mean, deviation, *won = saved
+            of_mean, *of_extremes, of_deviation = gradients
+            # A message m has the gradient α + β·m, and that of the maximum and the minimum where it is the first.
+            lowest = SMALLEST_VARIANCE**0.5 * (1 + 1e-6)
+            beta = torch.where(deviation > lowest, of_deviation / deviation, 0) / elements.unsqueeze(1)
+            alpha = of_mean / elements.unsqueeze(1) - beta * mean
+            of_messages = beta.index_select(0, destination).mul_(sent).mul_(vectors)
+            of_messages += alpha.index_select(0, destination)
+            of_boundary = alpha + beta * boundary
+            place = torch.arange(len(sent), dtype=won[0].dtype, device=sent.device).unsqueeze(1)
+            for winner, of_extreme in zip(won, of_extremes, strict=True):
+                is_first = winner.index_select(0, destination) == place
+                of_messages += of_extreme.index_select(0, destination).mul_(is_first)
+                of_boundary = of_boundary + of_extreme * winner.isinf()
+        of_state = torch.zeros_like(state).index_add_(0, source, vectors.mul_(of_messages))
+        of_edge = torch.zeros_like(edge).index_add_(0, relation, sent.mul_(of_messages))
+        return of_state, of_edge, of_boundary, None, None, None
 
 
-def _statistics(messages: Tensor, boundary: Tensor, destination: Tensor, count: Tensor) -> Tensor:
-    """Return mean, maximum, minimum and deviation side by side, (N, B, 4d)."""
-    n = count.view(-1, 1, 1)
-    mean = boundary.index_add(0, destination, messages) / n
-    squares = boundary.square().index_add(0, destination, messages.square()) / n
-    deviation = (squares - mean.square()).clamp(min=SMALLEST_VARIANCE).sqrt()
-    top = _extreme(messages, boundary, destination, "amax")
-    bottom = _extreme(messages, boundary, destination, "amin")
-    return torch.cat([mean, top, bottom, deviation], dim=2)
+def _first_of(messages: Tensor, best: Tensor, index: Tensor) -> Tensor:
+    """Return the place of the first message (n, C) equal to its entity's ``best`` (N, C); infinity for none, (N, C).
 
-
-def _extreme(messages: Tensor, boundary: Tensor, destination: Tensor, kind: Literal["amax", "amin"]) -> Tensor:
-    """Return the largest or smallest element per entity, (N, B, d); the first edge that has it takes the gradient."""
-    if not len(messages):
-        return boundary
-    with torch.no_grad():
-        index = destination.long().view(-1, 1, 1).expand_as(messages)
-        found = boundary.detach().scatter_reduce(0, index, messages, kind)
-        place = torch.arange(len(messages), device=messages.device).view(-1, 1, 1)
-        place = place.where(messages == found.gather(0, index), len(messages))
-        winner = torch.full_like(found, len(messages), dtype=torch.long).scatter_reduce(0, index, place, "amin")
-    is_edge = winner < len(messages)
-    return torch.where(is_edge, messages.gather(0, winner.where(is_edge, 0)), boundary)
+    Places are numbers of a real type: PyTorch reduces those many times faster than integers.
+    """
+    dtype = torch.float32 if len(messages) < 1 << 24 else torch.float64
+    place = torch.arange(len(messages), dtype=dtype, device=messages.device).unsqueeze(1)
+    offered = place.where(messages == best.index_select(0, index[:, 0]), torch.inf)
+    return torch.full_like(best, torch.inf, dtype=dtype).scatter_reduce(0, index, offered, "amin")
 
 
 def _mix(state: Tensor, collected: Tensor, layer: LayerTensors, scale: Tensor) -> Tensor:
@@ -292,13 +347,15 @@ class _Propagation(torch.autograd.Function):
         kept: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[LayerTensors]]:
         """Return the last states and the layers as the kernels read them; add to ``kept`` what gradients need."""
-        from benchmarks.propagation import kernels  # needs triton, which only CUDA machines have
+        from relens.models.fused import propagation_kernels as kernels  # needs triton, which only CUDA machines have
 
         query = query.detach().to(dtype).contiguous()
         state, read = first_states(query, anchor, places[0].n_entities), []
         for index, layer in enumerate(layers):
             read.append(layer.to(dtype))
-            stats, winner = kernels.gather(state, read[-1], (query, anchor), places, index == 0, kept is not None)
+            stats, winner = kernels.gather(
+                state, read[-1], (query, anchor), places, first=index == 0, track=kept is not None
+            )
             if kept is not None:
                 kept += [state, stats, winner]
             state = kernels.mix(state, stats, read[-1], places[1])
@@ -319,7 +376,7 @@ class _Propagation(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        from benchmarks.propagation import kernels
+        from relens.models.fused import propagation_kernels as kernels
 
         query, anchor, *saved = ctx.saved_tensors
         kept, read = saved[: 3 * ctx.n_layers], saved[3 * ctx.n_layers :]
@@ -347,7 +404,7 @@ class _Propagation(torch.autograd.Function):
 
 def _of_boundary(made: Made, of_stats: Tensor, query: Tensor, removal: Removal, place: tuple[Tensor, Tensor]) -> Tensor:
     """Return the gradient of the boundary, which is one more message, at the anchors: (B, d)."""
-    from benchmarks.propagation import kernels
+    from relens.models.fused import propagation_kernels as kernels
 
     (_, stats, winner), (anchor, row) = made, place
     own = of_stats[anchor, :, row].to(kernels.real_of(query.dtype))
