@@ -223,28 +223,29 @@ def _plain_layers(
     for layer in layers:
         vectors = layer.edge if layer.edge.dim() == 3 else layer.edge.unsqueeze(1).expand(-1, *query.shape)
         rows = (tensor.flatten(1) for tensor in (state, vectors, boundary))
-        fields = _Collection.apply(*rows, ends, removal.elements, layer.pna)  # type: ignore[no-untyped-call]
+        elements = removal.elements if layer.pna else None
+        fields = _Collection.apply(*rows, ends, elements)  # type: ignore[no-untyped-call]
         collected = torch.cat([field.view_as(state) for field in fields], dim=2)
         state = _mix(state, collected, layer, removal.scale)
     return state
 
 
 class _Collection(torch.autograd.Function):
-    """Statistics of the messages of every entity, or their sum: rows of C numbers for all queries side by side.
+    """Statistics of the messages of every entity: rows of C numbers for all queries side by side.
 
-    Messages are made anew for the gradients. The first edge with an extreme message takes the gradient, before the
+    Without ``elements``, the numbers in all multisets, it is their sum alone. Messages are made anew for the gradients. The first edge with an extreme message takes the gradient, before the
     boundary.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, state: Tensor, edge: Tensor, boundary: Tensor, ends: list[Tensor], elements: Tensor, pna: bool
+        ctx: Any, state: Tensor, edge: Tensor, boundary: Tensor, ends: list[Tensor], elements: Tensor | None
     ) -> tuple[Tensor, ...]:
         source, relation, destination = ends
-        ctx.ends, ctx.pna = ends, pna
+        ctx.ends = ends
         messages = state.index_select(0, source) * edge.index_select(0, relation)
         total = boundary.index_add(0, destination, messages)
-        if not pna:
+        if elements is None:
             ctx.save_for_backward(state, edge)
             return (total,)
         n = elements.unsqueeze(1)
@@ -262,7 +263,7 @@ class _Collection(torch.autograd.Function):
         state, edge, *saved = ctx.saved_tensors
         source, relation, destination = ctx.ends
         sent, vectors = state.index_select(0, source), edge.index_select(0, relation)
-        if not ctx.pna:
+        if not saved:
             of_boundary = gradients[0]
             of_messages = of_boundary.index_select(0, destination)
         else:
@@ -282,7 +283,7 @@ class _Collection(torch.autograd.Function):
                 of_boundary = of_boundary + of_extreme * winner.isinf()
         of_state = torch.zeros_like(state).index_add_(0, source, vectors.mul_(of_messages))
         of_edge = torch.zeros_like(edge).index_add_(0, relation, sent.mul_(of_messages))
-        return of_state, of_edge, of_boundary, None, None, None
+        return of_state, of_edge, of_boundary, None, None
 
 
 def _first_of(messages: Tensor, best: Tensor, index: Tensor) -> Tensor:
