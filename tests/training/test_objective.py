@@ -58,8 +58,8 @@ def test_first_scores_of_the_distance_models() -> None:
 def test_every_model_has_a_gradient_under_every_loss(model, loss) -> None:
     changes = ["regulariser=none", "relation_weight=0", "negatives=6", "pool_rows=4", "dropout=0.1"]
     settings = small_settings(model, f"loss={loss}", *changes)
-    built, _, objective, size = objective_of(settings, random_triples())
-    objective(torch.arange(32) % size).backward()
+    built, _, objective, relation = objective_of(settings, random_triples())
+    objective(torch.arange(32) % len(relation)).backward()
     first = next(built.parameters())  # the entities, where there is a table of them
     assert torch.isfinite(first.grad).all()
     assert first.grad.abs().sum() > 0

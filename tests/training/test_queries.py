@@ -89,7 +89,7 @@ def test_negatives_are_uniform(queries) -> None:
 @pytest.mark.parametrize(("size", "batch"), [(10, 3), (12, 4), (3, 8), (5, 5), (7, 1)])
 def test_batches_are_epochs_without_replacement(size, batch) -> None:
     torch.manual_seed(0)
-    batches = Batches(size, batch, CPU)
+    batches = Batches(torch.arange(size), batch)
     stream = []
     for _ in range(6 * size):
         batches.prepare()
@@ -102,7 +102,7 @@ def test_batches_are_epochs_without_replacement(size, batch) -> None:
 @pytest.mark.parametrize("taken", range(8))
 def test_restored_batches_go_on_with_the_same_examples(taken) -> None:
     torch.manual_seed(0)
-    batches = Batches(10, 3, CPU)
+    batches = Batches(torch.arange(10), 3)
     for _ in range(taken):
         batches.prepare()
         batches.take()
@@ -116,6 +116,6 @@ def test_restored_batches_go_on_with_the_same_examples(taken) -> None:
             found.append(batches.take().tolist())
         return found
 
-    again = Batches(10, 3, CPU)
+    again = Batches(torch.arange(10), 3)
     again.restore(pending)
     assert next_ones(again) == next_ones(batches)

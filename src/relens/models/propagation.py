@@ -233,8 +233,8 @@ def _plain_layers(
 class _Collection(torch.autograd.Function):
     """Statistics of the messages of every entity: rows of C numbers for all queries side by side.
 
-    Without ``elements``, the numbers in all multisets, it is their sum alone. Messages are made anew for the gradients. The first edge with an extreme message takes the gradient, before the
-    boundary.
+    Without ``elements``, the sizes of all multisets, it is their sum alone. Messages are made anew for the gradients.
+    The first edge with an extreme message takes the gradient, before the boundary.
     """
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
-from relens.training.loop import TrainingObserver, new_model, optimise
+from relens.training.loop import TrainingObserver, Validation, new_model, optimise
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel, save_trained
 
@@ -116,7 +117,7 @@ def train_model(
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
         result = optimise(
             model, dataset.train, settings, folder=folder, observer=observer,
-            validate=lambda trained: mean_reciprocal_rank(trained, competition),
+            validate=Validation(partial(mean_reciprocal_rank, competition=competition), dataset.valid[:, 1]),
         )  # fmt: skip
         trained = save_trained(model, settings, result, dataset, source, folder / "trained")
         (folder / RETRAIN).unlink(missing_ok=True)

@@ -40,7 +40,7 @@ class Batches:
             try:
                 done = work(part)
             except RuntimeError as error:
-                if self.rows == 1 or not _out_of_memory(error):
+                if self.rows == 1 or not out_of_memory(error):
                     raise
                 self._halve(part.stop - part.start)
             else:
@@ -55,7 +55,7 @@ class Batches:
         torch.cuda.empty_cache()  # does nothing without a GPU
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
+def out_of_memory(error: RuntimeError) -> bool:
     """Say whether torch raised an error because the memory of a GPU or of the machine ran out."""
     import torch
 

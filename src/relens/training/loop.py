@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from relens.errors import InputError
 from relens.models import MODELS
 from relens.models.base import KGEModel, current
 from relens.seeding import generator
@@ -50,6 +51,23 @@ class TrainingResult:
     best_mrr: float | None
     ending: Ending
     seconds: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A validation whose relations are known, for settings with ``focus``.
+
+    Attributes:
+        measure: returns the filtered MRR of the validation queries.
+        relations: the relations that they ask for, (k,) ids.
+    """
+
+    measure: Callable[[KGEModel], float]
+    relations: npt.NDArray[np.integer[Any]]
+
+    def __call__(self, model: KGEModel) -> float:
+        """Return the filtered MRR of a model."""
+        return self.measure(model)
 
 
 def warn_of_long_training(what: str, seconds_left: float) -> None:
@@ -110,7 +128,7 @@ def optimise(
         model: as returned by ``new_model``; it is trained on ``model.device``.
         triples: of train, (n, 3) rows head, relation, tail.
         settings: loss, optimiser, schedule and so on.
-        validate: returns the filtered MRR of the validation queries.
+        validate: returns the filtered MRR of the validation queries; a ``Validation`` for settings with ``focus``.
         folder: for log and checkpoints; None for neither.
         checkpoint_seconds: least time between checkpoints.
         observer: receives the records of the log, and may stop training.
@@ -120,7 +138,7 @@ def optimise(
     with current(device), isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)
         queries = TrainingQueries.from_triples(facts, model.n_entities, model.n_relations)
-        state = TrainingState(model.train(), queries, settings)
+        state = TrainingState(model.train(), queries, settings, _asked(validate, settings))
         if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
             state.resume(checkpoint)
 
@@ -183,10 +201,23 @@ class _Loop:
         """Return a record with the validation MRR, unless the loss is non-finite."""
         if record.loss is None:
             return record
-        with self.keeping(), self.interruption.immediate():
-            mrr = self.validate()
-        self.state.record_validation(mrr)
+        with self.keeping(), self.state.evaluation():
+            with self.interruption.immediate():
+                self.state.estimate_statistics()
+                mrr = self.validate()
+            self.state.record_validation(mrr)
         return replace(record, mrr=mrr, seconds=self.state.seconds, seconds_left=self.state.seconds_left)
+
+
+def _asked(validate: Callable[[KGEModel], float], settings: TrainSettings) -> npt.NDArray[np.integer[Any]] | None:
+    """Return the relations of validation that training focuses on; None without a focus."""
+    if not settings.focus:
+        return None
+    if not isinstance(validate, Validation):
+        raise InputError(
+            f"`focus={settings.focus}` needs the relations of the validation split: pass `validate=Validation(…)`"
+        )
+    return validate.relations
 
 
 def _finish(state: TrainingState) -> TrainingResult:

@@ -18,17 +18,17 @@ from relens.training.regularisers import REGULARISERS, Rows
 from relens.training.settings import SAMPLED_LOSSES, TrainSettings
 
 
-def build_objective(model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> tuple[Objective, int]:
-    """Return the objective of a model, its own or that of the settings, and the number of examples for batches."""
+def build_objective(model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> tuple[Objective, Tensor]:
+    """Return the objective of a model, its own or that of the settings, and the directed relation of each example."""
     own = model.training_objective(queries, settings)
     if own is not None:
-        return own, len(queries)
+        return own, queries.relation
     drop: Drop = partial(dropout, p=settings.dropout) if settings.dropout else keep_all
     losses = _Losses(model, queries, settings, drop)
     if settings.loss == "kvsall":
-        return losses.all_answers, len(queries.pair)
+        return losses.all_answers, queries.relation[queries.pair]
     row_losses = losses.sampled if settings.loss in SAMPLED_LOSSES else losses.one_vs_all
-    return partial(losses.single_answers, row_losses), len(queries)
+    return partial(losses.single_answers, row_losses), queries.relation
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,12 @@
-"""Optimisers whose steps can be part of a CUDA graph."""
+"""Optimisers whose steps can be part of a CUDA graph, and the average of the parameters that they make."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, Optimizer
+from torch.optim import Adam, AdamW, Optimizer
 
 from relens.models import fused
 from relens.training.settings import TrainSettings
@@ -50,7 +51,42 @@ def build_optimiser(parameters: Iterable[nn.Parameter], settings: TrainSettings,
     rate = torch.tensor(settings.lr, device=device) if on_gpu else settings.lr
     if settings.optimiser == "adagrad":
         return Adagrad(parameters, rate)
+    if settings.weight_decay:
+        return AdamW(parameters, rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
     return Adam(parameters, rate, fused=True, capturable=on_gpu)
+
+
+class Average:
+    """An exponential moving average of parameters, as if the first step were its beginning.
+
+    Sums start at zero and are divided by the weight that they have by now, 1 − decay^steps (as Adam does), so that
+    first parameters do not linger in it.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
+        self.decay, self._parameters = decay, list[Tensor](parameters)
+        self.sums = [torch.zeros_like(parameter, requires_grad=False) for parameter in self._parameters]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Add the parameters after a step; all on the device, so that it can be part of a CUDA graph."""
+        torch._foreach_lerp_(self.sums, self._parameters, 1 - self.decay)
+
+    @contextmanager
+    def in_place(self, steps: int) -> Iterator[None]:
+        """Give the parameters the average of so many steps inside, and their own values afterwards."""
+        own = [parameter.detach().clone() for parameter in self._parameters]
+        weight = 1 - self.decay**steps
+        try:
+            self._set([total / weight for total in self.sums])
+            yield
+        finally:
+            self._set(own)
+
+    @torch.no_grad()
+    def _set(self, values: list[Tensor]) -> None:
+        for parameter, value in zip(self._parameters, values, strict=True):
+            parameter.copy_(value)
 
 
 def set_rate(optimiser: Optimizer, rate: float) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from relens.data.keys import directed_key, pair_key
+from relens.errors import InputError
 
 FIRST_COUNT = 3
 """The start value of the counts behind row weights (KGTuner and HousE)."""
@@ -83,16 +84,32 @@ class TrainingQueries:
         return torch.randint(self.n_entities, (chunks, n), device=self.anchor.device)
 
 
+def focused_epoch(relation: Tensor, asked: Tensor, focus: float) -> Tensor:
+    """Return the examples of one epoch, (n,): all, and so many of those of ``asked`` relations that they are a share.
+
+    ``relation`` (m,) is that of each example; ``asked`` (k,) has the same ids. A share ``focus`` of the epoch is drawn
+    from examples of those relations, again and again if need be, the others from all.
+    """
+    examples = torch.arange(len(relation), device=relation.device)
+    chosen = torch.isin(relation, asked).nonzero().squeeze(1)
+    if not len(chosen):
+        raise InputError(f"`focus={focus}`, but no relation of the validation split occurs in training: set `focus=0`")
+    if focus == 1:
+        return chosen
+    n_more = round(len(examples) * focus / (1 - focus))
+    return torch.cat([examples, chosen.repeat(-(-n_more // len(chosen)))[:n_more]])
+
+
 class Batches:
-    """An endless stream of batches over ``size`` examples: shuffled epochs, one after the other, without replacement.
+    """An endless stream of batches over examples (n,): shuffled epochs, one after the other, without replacement.
 
     A batch may span two epochs, so that all batches have the same shape. ``prepare`` runs on the host and makes sure
     that there is a next batch; ``take`` runs on the device alone and can be part of a CUDA graph.
     """
 
-    def __init__(self, size: int, batch: int, device: torch.device) -> None:
-        self.size, self.batch = size, batch
-        self._rows = torch.zeros(size // batch + 2, batch, dtype=torch.int64, device=device)
+    def __init__(self, examples: Tensor, batch: int) -> None:
+        self.batch, self._examples, device = batch, examples, examples.device
+        self._rows = torch.zeros(len(examples) // batch + 2, batch, dtype=torch.int64, device=device)
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._taken, self._ready = 0, 0
         self._rest = torch.zeros(0, dtype=torch.int64, device=device)
@@ -102,7 +119,8 @@ class Batches:
         if self._taken == self._ready:
             stream = self._rest
             while len(stream) < self.batch:
-                stream = torch.cat([stream, torch.randperm(self.size, device=stream.device)])
+                order = torch.randperm(len(self._examples), device=stream.device)
+                stream = torch.cat([stream, self._examples[order]])
             self._fill(stream)
         self._taken += 1
 

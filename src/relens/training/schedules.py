@@ -1,5 +1,6 @@
 """Learning rates: a function of the step and of the validations so far."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +27,11 @@ class Schedule:
             share = settings.factor ** sum(step >= milestone for milestone in settings.milestones)
         elif settings.schedule == "linear" and settings.hold < 1:
             share = min(1.0, (1 - step / settings.steps) / (1 - settings.hold))
+        elif settings.schedule == "cosine":
+            fallen = (1 - math.cos(math.pi * step / settings.steps)) / 2
+            share = 1 - (1 - settings.floor) * fallen
+        if step < settings.warm_up:
+            share *= (step + 1) / settings.warm_up
         return settings.lr * share
 
     def forgets(self, step: int) -> bool:

@@ -13,7 +13,7 @@ from relens.training.regularisers import PER_ANSWER, REGULARISERS
 SAMPLED_LOSSES = ("bce_mean", "bce_sum", "bce_adv")
 LOSSES = (*SAMPLED_LOSSES, "1vsall", "kvsall")
 OPTIMISERS = ("adam", "adagrad")
-SCHEDULES = ("plateau", "steps", "linear")
+SCHEDULES = ("plateau", "steps", "linear", "cosine")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,20 @@ class TrainSettings:
     row_weights: bool = _setting(False, "Weigh queries by how rare they are (subsampling weights).")
     optimiser: str = _setting("adam", "Optimiser.", choices=OPTIMISERS)
     lr: float = _setting(1e-3, "Learning rate of the first step.", low=1e-12, high=1e3)
+    weight_decay: float = _setting(
+        0.0, "Share of each parameter that a step removes, times lr (AdamW), for the optimiser adam.",
+        low=0.0, high=1e3,
+    )  # fmt: skip
+    clip: float | None = _setting(
+        None, "Largest norm of all gradients together; larger ones are scaled down to it.", low=1e-12, high=1e12
+    )
+    averaging: float = _setting(
+        0.0,
+        "Decay of an exponential moving average of the parameters, for instance 0.999: validations, and the model at "
+        "the end, use the average. 0 for none.",
+        low=0.0,
+        high=0.999999,
+    )
     batch: int = _setting(
         512, "Queries per step; for kvsall, distinct pairs of anchor and relation.", low=1, high=2**24
     )
@@ -96,13 +110,22 @@ class TrainSettings:
         None,
         "Learning rate over time. plateau: times factor after patience validations without a gain and one more; "
         "steps: times factor at each of milestones, where the optimiser starts again; linear: constant for the share "
-        "hold of the steps, then down to 0.",
+        "hold of the steps, then down to 0; cosine: half a wave down to the share floor.",
         choices=SCHEDULES,
     )
     factor: float = _setting(0.5, "Factor of the schedules plateau and steps.", low=1e-6, high=1.0)
     patience: int = _setting(2, "Validations without a gain that plateau tolerates.", low=0, high=2**31)
     milestones: tuple[int, ...] = _setting((), "Steps at which the schedule steps lowers the learning rate.")
     hold: float = _setting(0.5, "Share of the steps that linear keeps the learning rate constant.", low=0.0, high=1.0)
+    floor: float = _setting(0.01, "Share of the learning rate with which cosine ends.", low=0.0, high=1.0)
+    warm_up: int = _setting(0, "First steps, in which the learning rate rises from 0.", low=0, high=2**40)
+    focus: float = _setting(
+        0.0,
+        "Share of the examples that are drawn from the relations that occur in validation; only which relations they "
+        "are is used.",
+        low=0.0,
+        high=1.0,
+    )
     stop_after: int | None = _setting(
         None, "Validations in a row without a new best that end training.", low=1, high=2**31
     )
@@ -132,6 +155,11 @@ class TrainSettings:
             )
         if self.loss == "kvsall":
             self._check_pairs()
+        if self.weight_decay and self.optimiser != "adam":
+            raise InputError(
+                f"`weight_decay={self.weight_decay}` with `optimiser={self.optimiser}`: only adam has it. Set "
+                f"`weight_decay=0` or `optimiser=adam`."
+            )
         if (self.schedule == "steps") != bool(self.milestones):
             raise InputError(
                 f"`schedule={self.schedule}` with `milestones={list(self.milestones)}`: the schedule steps needs "
@@ -183,7 +211,7 @@ KINDS: dict[str, type] = {
     entry.name: type(entry.default)
     for entry in fields(TrainSettings)
     if type(entry.default) in (bool, int, float, tuple)
-} | {"stop_after": int}
+} | {"stop_after": int, "clip": float}
 OPTIONAL = tuple(entry.name for entry in fields(TrainSettings) if entry.default is None)
 """Settings that may be None."""
 

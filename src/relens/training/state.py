@@ -3,11 +3,13 @@
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from relens.models.base import KGEModel
 from relens.seeding import generator
@@ -16,12 +18,14 @@ from relens.training.interruption import Interruption
 from relens.training.log import LogRecord
 from relens.training.objective import build_objective
 from relens.training.optimisers import build_optimiser, forget, optimiser_tensors, restore_optimiser, set_rate
-from relens.training.queries import Batches, TrainingQueries
+from relens.training.queries import Batches, TrainingQueries, focused_epoch
 from relens.training.schedules import Schedule
 from relens.training.settings import TrainSettings
 from relens.training.step import TrainingStep
 
 Ending = Literal["steps", "stopped early", "diverged"]
+STATISTICS_BATCHES = 16
+"""Batches that the running statistics of batch norms are taken from before a validation."""
 
 
 class TrainingState:
@@ -36,16 +40,27 @@ class TrainingState:
         marked_step: step of the last ``mark``.
     """
 
-    def __init__(self, model: KGEModel, queries: TrainingQueries, settings: TrainSettings) -> None:
+    def __init__(
+        self,
+        model: KGEModel,
+        queries: TrainingQueries,
+        settings: TrainSettings,
+        asked: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> None:
+        """Begin; ``asked`` are the ids of the relations that ``settings.focus`` draws from."""
         self.device = model.device
         self.step, self.best_step = 0, 0
         self.best_mrr: float | None = None
         self.ending: Ending | None = None
         self._model, self._settings = model, settings
-        objective, size = build_objective(model, queries, settings)
-        self._batches = Batches(size, settings.batch, self.device)
+        self._objective, relation = build_objective(model, queries, settings)
+        examples = torch.arange(len(relation), device=self.device)
+        if asked is not None:
+            wanted = torch.as_tensor(asked, device=self.device).long()
+            examples = focused_epoch(relation % model.n_relations, wanted, settings.focus)
+        self._examples, self._batches = examples, Batches(examples, settings.batch)
         self._optimiser = build_optimiser(model.parameters(), settings, self.device)
-        self._take_step = TrainingStep(model, objective, self._batches, self._optimiser)
+        self._take_step = TrainingStep(model, self._objective, self._batches, self._optimiser, settings)
         self._schedule = Schedule(settings)
         self._rate, self._validations_since_best = math.nan, 0
         self._best = {name: value.detach().clone() for name, value in model.state_dict().items()}
@@ -91,6 +106,34 @@ class TrainingState:
         """Start the interval of the next record."""
         self._take_step.total.zero_()
         self.marked_step, self._marked = self.step, time.perf_counter()
+
+    def evaluation(self) -> AbstractContextManager[None]:
+        """Give the model inside the parameters that are validated and kept: the average, where one is taken."""
+        average = self._take_step.average
+        return nullcontext() if average is None else average.in_place(self.step)
+
+    def estimate_statistics(self) -> None:
+        """Take the running statistics of batch norms from some batches, as training forgets them too slowly.
+
+        They follow the parameters with a delay, which matters while these move fast, and are not those of averaged
+        parameters. The batches depend on the seed alone, and generators are as before.
+        """
+        norms = [module for module in self._model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        if not norms:
+            return
+        momentum = [norm.momentum for norm in norms]
+        seed = int(generator(self._settings.seed, "statistics").integers(2**63))
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(seed)
+                for batch in range(STATISTICS_BATCHES):
+                    for norm in norms:
+                        norm.momentum = 1 / (batch + 1)  # the mean over the batches so far
+                    drawn = torch.randint(len(self._examples), (self._settings.batch,), device=self.device)
+                    self._objective(self._examples[drawn])
+        finally:
+            for norm, before in zip(norms, momentum, strict=True):
+                norm.momentum = before
 
     def record_validation(self, mrr: float) -> None:
         """Record a validation: keep the parameters if they are the best so far, lower the rate, or stop."""
@@ -140,6 +183,7 @@ class TrainingState:
             **{f"best.{name}": value for name, value in self._best.items()},
             **{f"optimiser.{name}": value for name, value in optimiser_tensors(self._optimiser).items()},
             **{f"random.{name}": value for name, value in _random_states(self.device).items()},
+            **{f"average.{number}": value for number, value in enumerate(self._average_sums())},
             "pending": self._batches.pending(),
             "total": self._take_step.total,
         }
@@ -158,8 +202,13 @@ class TrainingState:
         self._model.load_state_dict(_below("model.", checkpoint.tensors))
         self._best = _below("best.", checkpoint.tensors)
         restore_optimiser(self._optimiser, _below("optimiser.", checkpoint.tensors))
+        for number, value in enumerate(self._average_sums()):
+            value.copy_(checkpoint.tensors[f"average.{number}"])
         _restore_random(_below("random.", checkpoint.tensors), self.device)
         self._batches.restore(checkpoint.tensors["pending"])
+
+    def _average_sums(self) -> list[Tensor]:
+        return [] if self._take_step.average is None else self._take_step.average.sums
 
 
 @contextmanager
@@ -169,16 +218,20 @@ def isolated(settings: TrainSettings, device: torch.device) -> Iterator[None]:
     Training uses the global generators because layers draw their dropout from them, on CUDA also within a graph.
     """
     on_gpu = device.type == "cuda"
+    debugging: Any = torch.utils.deterministic  # whose attribute type checkers do not see
+    filled = debugging.fill_uninitialized_memory
     precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.manual_seed(int(generator(settings.seed, "train").integers(2**63)))
         # Otherwise the CPU sums gradients of looked-up rows in an order that depends on the threads.
         torch.use_deterministic_algorithms(deterministic or not on_gpu)
+        debugging.fill_uninitialized_memory = False  # takes a fifth of some steps
         torch.set_float32_matmul_precision("high" if on_gpu and settings.tf32 else precision)
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(deterministic)
+            debugging.fill_uninitialized_memory = filled
             torch.set_float32_matmul_precision(precision)
 
 

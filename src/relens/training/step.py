@@ -5,12 +5,16 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from relens.errors import InputError
 from relens.models.base import KGEModel, Objective
+from relens.ranking.memory import out_of_memory
 from relens.training.interruption import Interruption
+from relens.training.optimisers import Average
 from relens.training.queries import Batches
+from relens.training.settings import SAMPLED_LOSSES, TrainSettings
 
 WARM_UP = 3
 """Plain steps before a capture: kernels are compiled and the optimiser creates its state (as PyTorch advises)."""
@@ -26,8 +30,12 @@ class TrainingStep:
             device.
     """
 
-    def __init__(self, model: KGEModel, objective: Objective, batches: Batches, optimiser: Optimizer) -> None:
+    def __init__(
+        self, model: KGEModel, objective: Objective, batches: Batches, optimiser: Optimizer, settings: TrainSettings
+    ) -> None:
         device = model.device
+        self.average = Average(model.parameters(), settings.averaging) if settings.averaging else None
+        self._parameters, self._settings, self._part = list(model.parameters()), settings, settings.batch
         self.total = torch.zeros((), device=device)
         self._tables = model.tables_with_gradient_in_place()
         self._buffers = _changing_buffers(model)
@@ -72,18 +80,55 @@ class TrainingStep:
         self._change(self._backward())
 
     def _backward(self) -> Tensor:
-        """Compute the objective of the next batch and its gradients, and return it."""
+        """Compute the objective of the next batch and its gradients, and return it; in parts where memory runs out."""
+        examples = self._batches.take()
+        while True:
+            try:
+                return self._gradients(examples)
+            except RuntimeError as error:
+                if not out_of_memory(error) or torch.cuda.is_current_stream_capturing():
+                    raise
+                full = error.with_traceback(None)  # whose frames hold what is to be freed
+            self._split(full)
+
+    def _gradients(self, examples: Tensor) -> Tensor:
+        """Compute the objective of some examples and its gradients, part by part, and return it."""
         self._optimiser.zero_grad(set_to_none=True)
         for table in self._tables:  # backward passes add to these in place, see ``relens.models.lookup``
             table.grad = torch.zeros_like(table)
-        loss = self._objective(self._batches.take())
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = torch.zeros_like(self.total)
+        for part in torch.split(examples, self._part):
+            share = self._objective(part) * (len(part) / len(examples))
+            share.backward()  # type: ignore[no-untyped-call]
+            loss += share.detach()
         return loss
 
+    def _split(self, error: RuntimeError) -> None:
+        """Take smaller parts of a batch from here on, as memory ran out."""
+        settings, before = self._settings, self._part
+        pool = settings.pool_rows if settings.loss in SAMPLED_LOSSES else 1
+        self._part = before // (2 * pool) * pool
+        if not self._part:
+            raise InputError(
+                f"memory ran out in a training step of {settings.model} with {before} examples at a time, and fewer "
+                f"are not possible: make the model smaller, or train on a device with more memory"
+            ) from error
+        self._optimiser.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()  # does nothing without a GPU
+        _log.warning(
+            "%s: memory ran out with %d examples at a time. Batches of %d are trained in parts of %d from here on, "
+            "whose gradients are summed up; with `batch=%d`, steps would be smaller instead.",
+            settings.model, before, settings.batch, self._part, self._part,
+        )  # fmt: skip
+
     def _change(self, loss: Tensor) -> None:
-        """Change the parameters by their gradients."""
+        """Change the parameters by their gradients, and average them."""
+        if self._settings.clip is not None:
+            nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
         self._optimiser.step()
-        self.total += loss.detach()
+        if self.average is not None:
+            self.average.update()
+        self.total += loss
 
     def _warm_up(self) -> None:
         """Take a plain step on a separate stream, as captures require."""
