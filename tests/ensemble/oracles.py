@@ -128,6 +128,14 @@ class Line:
         widths = [float(right) - float(left) for left, right in pairwise(self.cuts)]
         return max(width for width, value in zip(widths, self.inside, strict=True) if value == best)
 
+    def ordered(self) -> list[tuple[float, float, float]]:
+        """Return (value, width, left) of all intervals: the best first, then the widest, then the leftmost."""
+        cuts = [float(cut) for cut in self.cuts]
+        found = [
+            (float(value), cuts[i + 1] - cuts[i], cuts[i]) for i, value in enumerate(self.inside) if self._is_wide(i)
+        ]
+        return sorted(found, key=lambda interval: (-interval[0], -interval[1], interval[2]))
+
     def _is_wide(self, i: int) -> bool:
         return float(self.cuts[i]) < float(self.cuts[i + 1])
 
@@ -162,14 +170,14 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
 
 
 def assert_no_line_is_better(pairs: Pairs, weights: Sequence[int], value: float, least_gain: float) -> None:
-    """No line through the weights has a better endpoint, nor a better best interval that the grid can meet."""
+    """No line through the weights has a better endpoint, nor any better interval that the grid can meet."""
     for model in range(len(weights)):
         if sum(weights) == weights[model]:
             continue
         line = along(pairs, weights, model)
         assert line.at_zero < value + least_gain + 1e-12
-        if line.best_inside >= value + least_gain + 1e-12:
-            assert line.widest_best < 64 / WEIGHT_LIMIT
+        for inside, width, _ in line.ordered():
+            assert inside < value + least_gain + 1e-12 or width < 64 / WEIGHT_LIMIT
 
 
 def shrunk(own: Sequence[int], common: Sequence[int], n: int, kappa: float, scales: Sequence[float]) -> list[float]:
