@@ -24,11 +24,10 @@ CANDIDATES = 2**16
 """Costs are scaled for queries of so many candidates."""
 DIGITS = 40
 VALUES = {
-    "log": lambda rank: -(5 + rank).ln(),
     "sqrt": lambda rank: -rank.sqrt(),
     "rrf": lambda rank: 1 / (60 + rank),
 }
-"""The decreasing functions f of docs/concepts.md, of decimal numbers."""
+"""The decreasing functions f of docs/concepts.md, of decimal numbers; ``log_cost`` has the logarithm."""
 
 
 @lru_cache
@@ -37,10 +36,12 @@ def costs(name: str, most: int = 8000) -> list[int]:
 
     The cost of rank r is f(1) − f(r), stretched so that the worst rank of 2**16 candidates costs 2**26 less the number
     of doubled ranks, and rounded. It is at least one more than the cost of the doubled rank before. A plain rank costs
-    its double.
+    its double. A logarithm is the sum of those of its prime factors, and rank 0 costs nothing.
     """
     if name == "rank":
         return list(range(most + 1))
+    if name == "log":
+        return [log_cost(10 + doubled) - log_cost(10) for doubled in range(most + 1)]
     value, n_doubled = VALUES[name], 2 * CANDIDATES + 1
     with localcontext() as exact:
         exact.prec = DIGITS
@@ -52,6 +53,18 @@ def costs(name: str, most: int = 8000) -> list[int]:
             whole = int(cost.quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
             found.append(max(whole, found[-1] + 1) if found else whole)
     return found
+
+
+@lru_cache(None)
+def log_cost(number: int) -> int:
+    """Return the cost of 2·(5 + rank): the sum of the rounded, stretched logarithms of its prime factors."""
+    for factor in range(2, number):
+        if number % factor == 0:
+            return log_cost(factor) + log_cost(number // factor)
+    with localcontext() as exact:
+        exact.prec = DIGITS
+        stretch = (RANGE - (2 * CANDIDATES + 1)) / (Decimal(2 * CANDIDATES + 10) / 10).ln()
+        return int((Decimal(number).ln() * stretch).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
 
 
 def ahead_and_tied(case: Case, query: int, weights: Sequence[int], name: str) -> tuple[int, int]:
