@@ -24,11 +24,10 @@ CANDIDATES = 2**16
 """Costs are scaled for queries of so many candidates."""
 DIGITS = 40
 VALUES = {
-    "log": lambda rank: -(5 + rank).ln(),
     "sqrt": lambda rank: -rank.sqrt(),
     "rrf": lambda rank: 1 / (60 + rank),
 }
-"""The decreasing functions f of docs/concepts.md, of decimal numbers."""
+"""The decreasing functions f of docs/concepts.md, of decimal numbers; ``log_cost`` has the logarithm."""
 
 
 @lru_cache
@@ -37,10 +36,12 @@ def costs(name: str, most: int = 8000) -> list[int]:
 
     The cost of rank r is f(1) − f(r), stretched so that the worst rank of 2**16 candidates costs 2**26 less the number
     of doubled ranks, and rounded. It is at least one more than the cost of the doubled rank before. A plain rank costs
-    its double.
+    its double. A logarithm is the sum of those of its prime factors, and rank 0 costs nothing.
     """
     if name == "rank":
         return list(range(most + 1))
+    if name == "log":
+        return [log_cost(10 + doubled) - log_cost(10) for doubled in range(most + 1)]
     value, n_doubled = VALUES[name], 2 * CANDIDATES + 1
     with localcontext() as exact:
         exact.prec = DIGITS
@@ -52,6 +53,18 @@ def costs(name: str, most: int = 8000) -> list[int]:
             whole = int(cost.quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
             found.append(max(whole, found[-1] + 1) if found else whole)
     return found
+
+
+@lru_cache(None)
+def log_cost(number: int) -> int:
+    """Return the cost of 2·(5 + rank): the sum of the rounded, stretched logarithms of its prime factors."""
+    for factor in range(2, number):
+        if number % factor == 0:
+            return log_cost(factor) + log_cost(number // factor)
+    with localcontext() as exact:
+        exact.prec = DIGITS
+        stretch = (RANGE - (2 * CANDIDATES + 1)) / (Decimal(2 * CANDIDATES + 10) / 10).ln()
+        return int((Decimal(number).ln() * stretch).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
 
 
 def ahead_and_tied(case: Case, query: int, weights: Sequence[int], name: str) -> tuple[int, int]:
@@ -128,6 +141,14 @@ class Line:
         widths = [float(right) - float(left) for left, right in pairwise(self.cuts)]
         return max(width for width, value in zip(widths, self.inside, strict=True) if value == best)
 
+    def ordered(self) -> list[tuple[float, float, float]]:
+        """Return (value, width, left) of all intervals: the best first, then the widest, then the leftmost."""
+        cuts = [float(cut) for cut in self.cuts]
+        found = [
+            (float(value), cuts[i + 1] - cuts[i], cuts[i]) for i, value in enumerate(self.inside) if self._is_wide(i)
+        ]
+        return sorted(found, key=lambda interval: (-interval[0], -interval[1], interval[2]))
+
     def _is_wide(self, i: int) -> bool:
         return float(self.cuts[i]) < float(self.cuts[i + 1])
 
@@ -162,14 +183,14 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
 
 
 def assert_no_line_is_better(pairs: Pairs, weights: Sequence[int], value: float, least_gain: float) -> None:
-    """No line through the weights has a better endpoint, nor a better best interval that the grid can meet."""
+    """No line through the weights has a better endpoint, nor any better interval that the grid can meet."""
     for model in range(len(weights)):
         if sum(weights) == weights[model]:
             continue
         line = along(pairs, weights, model)
         assert line.at_zero < value + least_gain + 1e-12
-        if line.best_inside >= value + least_gain + 1e-12:
-            assert line.widest_best < 64 / WEIGHT_LIMIT
+        for inside, width, _ in line.ordered():
+            assert inside < value + least_gain + 1e-12 or width < 64 / WEIGHT_LIMIT
 
 
 def shrunk(own: Sequence[int], common: Sequence[int], n: int, kappa: float, scales: Sequence[float]) -> list[float]:

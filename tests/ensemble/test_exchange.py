@@ -76,7 +76,7 @@ def test_a_csv_comes_back_exactly(folder, weights):
 
 
 @given(weights=all_weights())
-def test_an_npy_comes_back_to_the_resolution_of_the_grid(folder, weights):
+def test_an_npy_comes_back_in_the_same_ratios(folder, weights):
     path = folder / "w.npy"
     export_npy(weights, path)
     table = np.load(path)
@@ -85,8 +85,31 @@ def test_an_npy_comes_back_to_the_resolution_of_the_grid(folder, weights):
     again = import_npy(path, VALID, MODELS)
     assert again.grouping.scheme == weights.grouping.scheme
     assert again.own.all()
-    largest = weights.table.max(axis=1, keepdims=True)
-    assert np.abs(again.table - weights.table / largest * WEIGHT_LIMIT).max() <= 0.5 + 1e-6
+    # Exactly the same: products of whole numbers.
+    for mine, theirs in zip(again.table.tolist(), weights.table.tolist(), strict=True):
+        assert [m * max(theirs) for m in mine] == [t * max(mine) for t in theirs]
+        assert max(mine) <= WEIGHT_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([0.1, 0.2, 0.7], [1, 2, 7]),
+        ([2.5, 0.0, 0.5], [5, 0, 1]),
+        ([1e-300, 3e-300, 0.0], [1, 3, 0]),
+        ([1 / 1048576, 1 / 1048575, 0], [1048575, 1048576, 0]),
+        ([2**20 + 2, 2**19 + 1, 0.0], [2, 1, 0]),
+        # No ratio of grid weights: rounded.
+        ([np.pi, np.e, 1.0], [2**20, round(np.e / np.pi * 2**20), round(1 / np.pi * 2**20)]),
+        ([2**21 + 1, 1, 0.0], [2**20, 0, 0]),
+    ],
+)
+def test_real_weights_keep_a_ratio_that_the_grid_has(tmp_path, row, expected):
+    np.save(tmp_path / "w.npy", np.array([row]))
+    assert import_npy(tmp_path / "w.npy", VALID, MODELS).table[0].tolist() == expected
+    line = ",".join(["relation 0", *(repr(float(value)) for value in row)])
+    (tmp_path / "w.csv").write_text(f"group,{','.join(MODELS)}\n{line}\n")
+    assert import_csv(tmp_path / "w.csv", VALID, "relation").table[0].tolist() == expected
 
 
 def test_csv_has_a_line_per_group_with_weights_of_its_own_and_the_fallback_last():
@@ -255,10 +278,10 @@ def test_csv_files_that_cannot_be_read_are_refused(tmp_path):
         ("1,2,3", [1, 2, 3]),
         ("1.0,2,3e0", [1, 2, 3]),
         (f"{WEIGHT_LIMIT},0,1", [WEIGHT_LIMIT, 0, 1]),
-        (f"{2 * WEIGHT_LIMIT},0,{WEIGHT_LIMIT}", [WEIGHT_LIMIT, 0, WEIGHT_LIMIT // 2]),
-        ("0.5,0.25,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
-        ("1e300,5e299,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
-        ("1e-300,5e-301,0", [WEIGHT_LIMIT, WEIGHT_LIMIT // 2, 0]),
+        (f"{2 * WEIGHT_LIMIT},0,{WEIGHT_LIMIT}", [2, 0, 1]),
+        ("0.5,0.25,0", [2, 1, 0]),
+        ("1e300,5e299,0", [2, 1, 0]),
+        ("1e-300,5e-301,0", [2, 1, 0]),
     ],
 )
 def test_any_numbers_serve_as_weights(tmp_path, written, read):

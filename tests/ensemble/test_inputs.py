@@ -75,6 +75,42 @@ def test_advantages_of_the_first_ranks_have_four_digits():
         assert ratio == pytest.approx((function(2) - function(1)) / (function(10) - function(1)), rel=1e-4)
 
 
+@pytest.mark.parametrize("n_candidates", [100, 2**16, 2**18])
+def test_equal_products_of_ranks_tie_by_their_logarithms(n_candidates):
+    """Compare every two factorisations of many numbers, halves of ranks included, and powers with unequal weights."""
+    table = INPUTS["log"].cost_table(n_candidates).tolist()
+    compared = 0
+    for product in [*range(144, 3000), *(factor * 5040 for factor in range(1, 300))]:
+        sums = {
+            table[factor - 10] + table[product // factor - 10]
+            for factor in range(12, math.isqrt(product) + 1)
+            if product % factor == 0 and product // factor <= 2 * n_candidates + 10
+        }
+        assert len(sums) <= 1
+        compared += len(sums)
+    assert compared > 500
+    # With weights 2 : 1, ranks 7 and 4 tie with ranks 1 and 31: 24² · 18 = 12² · 72, in doubled numbers.
+    assert 2 * table[24 - 10] + table[18 - 10] == 2 * table[12 - 10] + table[72 - 10]
+
+
+def test_logarithms_among_very_many_candidates_are_rounded_one_by_one():
+    """Beyond 2**18 candidates sums of rounded primes would not increase; the plain table still follows the function."""
+    table = INPUTS["log"].cost_table(2**20).astype(np.float64)
+    expected = np.log((5 + np.arange(2, 2**21 + 1) / 2) / 6)
+    assert (table[2:] - table[2]) / (table[-1] - table[2]) == pytest.approx(expected / expected[-1], abs=1e-7)
+
+
+@pytest.mark.parametrize("n_candidates", [2**16, 2**20])
+def test_reciprocals_are_exact_up_to_rank_40_000_and_then_neighbours_stay_apart(n_candidates):
+    table = INPUTS["rrf"].cost_table(n_candidates).astype(np.float64)
+    ranks = np.maximum(np.arange(2 * n_candidates + 1) / 2, 1.0)
+    expected = 1 / 61 - 1 / (60 + ranks)
+    unit = (table[80_000] - table[2]) / (expected[80_000] - expected[2])
+    error = (table[2:] - table[2]) / unit - expected[2:]
+    assert np.abs(error[:80_000]).max() <= 1e-7 / 61
+    assert -1e-7 / 61 <= error.min() <= error.max() <= (0.03 if n_candidates == 2**20 else 2e-4) / 61
+
+
 def test_weighted_sums_of_as_many_models_as_allowed_are_exact_floats():
     assert MODEL_LIMIT * WEIGHT_LIMIT * max(ADVANTAGE_LIMIT, MAX_GAP) < 2**53
 

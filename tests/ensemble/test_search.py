@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from relens.ensemble.settings import SearchSettings, setting_options
 from relens.ensemble.sweep import sweep, sweep_groups
 from relens.errors import DatasetError, InputError, RanksError
 from relens.metrics.mrr import mrr
+from relens.packs.packing import UNITS_PER_GAP, fit_gap_scales
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import ContestedViews
 from tests.ensemble.cases import (
@@ -463,3 +465,38 @@ def test_ranks_of_the_test_split_cause_a_warning_unless_nothing_is_learnt():
         search(test, method="best-single")
     assert caught[0].filename == __file__
     search(test, method="mean")
+
+
+def masked_case(scale):
+    """Return scores of two good models, of which the second has one masked entity; ``scale`` fits the scales."""
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=(40, 60)) for _ in range(2)]
+    for rows in values:
+        rows[:, 0] += 1.5
+    values[1][:, 7] = -1e9
+    return pack(values, [0] * 40, scales=scale(values).tolist()).packed
+
+
+def mean_scale(values):
+    return np.array([np.abs(rows - rows[:, :1]).mean() / UNITS_PER_GAP for rows in values])
+
+
+def test_one_masked_entity_does_not_flatten_the_score_gaps_of_its_model():
+    mrrs = {}
+    for name, scale in (("median", lambda values: fit_gap_scales(values, np.zeros(40, int))), ("mean", mean_scale)):
+        packed = masked_case(scale)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if name == "median" else "ignore")
+            found = search(packed, method="mean", input="score")
+        mrrs[name] = mrr(found.answer_ranks(packed).realistic)
+    assert mrrs["median"] > mrrs["mean"] + 0.05
+
+
+def test_a_model_whose_gaps_are_saturated_is_named_in_a_warning():
+    packed = masked_case(lambda values: np.array([1.0, 1e6]) / UNITS_PER_GAP * 64)
+    with pytest.warns(UserWarning, match="of the score gaps of model 'm1' are as small or as large") as caught:
+        search(packed, method="mean", input="score")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search(packed, method="mean", input="rank")

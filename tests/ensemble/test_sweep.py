@@ -14,7 +14,7 @@ from relens.ensemble.sweep import sweep, sweep_groups
 from relens.packs import thinning
 from relens.packs.thinning import ContestedViews, Reduction
 from tests.ensemble import oracles
-from tests.ensemble.cases import NAMES, cases, context_of, groups_of, pack, random_case
+from tests.ensemble.cases import NAMES, cases, context_of, groups_of, pack, problem, random_case
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=25, deadline=None)
@@ -259,6 +259,19 @@ def test_large_groups_climb_on_an_even_sample_of_their_queries(monkeypatch):
         (found,) = sweep(context_of(views), [case.everything])
         assert seen == [(True, list(range(0, 20, step))), (False, list(range(20)))]
         assert_found(case, case.everything, "rank", found)
+
+
+def test_intervals_between_the_points_of_the_grid_do_not_end_the_search():
+    """Equal products have almost equal sums of rounded logarithms: no weights lie between their breakpoints."""
+    stretch = (2**26 - 131073) / np.log(65541 / 6)
+    ranks = [[[11, 35, 55, 4, 25, 75], [40, 13, 7, 75, 19, 4]], [[10, 85, 5, 25, 25, 15], [43, 3, 75, 19, 19, 35]]]
+    costs = np.rint(np.log((np.array(ranks) + 5) / 6) * stretch).astype(int)
+    advantage = np.hstack(list(costs[:, :, :1] - costs[:, :, 1:]))
+    pairs = problem(advantage, [5, 5], [2, 2], [1] * 10)
+    found = search._ascend(pairs, uniform(2), search.FINE_GAIN)
+    steps = range(0, 1001, 10)
+    rivals = [(1000, k) for k in steps] + [(k, 1000) for k in steps]
+    assert found.value >= max(oracles.value_of_pairs(pairs, rival) for rival in rivals)
 
 
 def test_complementary_models_are_combined():

@@ -55,11 +55,11 @@ def deal_out(position, query, change, n_buckets):
     return starts, *dealt
 
 
-def walk_line(pairs: Pairs, weights, model, n_buckets, best):
+def walk_line(pairs: Pairs, weights, model, n_buckets, best, after=(np.inf, 0.0, 0.0)):
     """Return (value at zero, best value inside, left, right)."""
     at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model)
     starts, *dealt = deal_out(position, query, change, n_buckets)
-    return reciprocal_sum(at_zero), *walk(reciprocal_sum(inside), starts, *dealt, inside, best)
+    return reciprocal_sum(at_zero), *walk(reciprocal_sum(inside), starts, *dealt, inside, best, after)
 
 
 @st.composite
@@ -209,6 +209,24 @@ def test_the_threshold_hides_nothing_that_reaches_it(data, n_buckets):
         assert_interval_has(pairs, weights, model, left, right, best)
     else:
         assert (best, left, right) == (threshold, 0.0, 0.0)
+
+
+@few
+@given(lines(), st.integers(1, 12), st.booleans())
+def test_repeated_walks_visit_the_intervals_from_the_best_on(drawn, n_buckets, prune):
+    pairs, weights, model = drawn
+    line = oracles.along(pairs, weights, model)
+    least = float(line.best_inside) - 1e-13 if prune else 0.0
+    expected = [(value, width, left) for value, width, left in line.ordered() if value >= least]
+    seen, after = [], (np.inf, 0.0, 0.0)
+    while len(seen) <= len(expected):
+        _, *after = walk_line(pairs, weights, model, n_buckets, least, tuple(after))
+        if after[1] == after[2]:
+            break
+        seen.append((after[0], after[2] - after[1], after[1]))
+    assert len(seen) == len(expected)
+    for found, wanted in zip(seen, expected, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("model", range(3))
@@ -379,6 +397,16 @@ def test_an_interval_between_two_points_of_the_grid_is_not_taken():
     weights, value, trace = ascend_pairs(pairs, [1, 1])
     assert (weights.tolist(), value) == ([1, 1], 0.5)
     assert trace.tolist() == [[0.0, 0.5], [2.0, 0.5]]
+
+
+def test_the_next_best_interval_is_taken_where_the_grid_misses_the_best():
+    """As above, and a second query that a little more weight of model 0 puts first."""
+    n = 2**22
+    pairs = problem([[n + 1, -n, -10], [-n, n - 1, 11]], [2, 1], [2, 2], [1, 1, 1])
+    assert oracles.value_of_pairs(pairs, [1, 1]) == Fraction(1, 2) + Fraction(1, 2)
+    weights, value, _ = ascend_pairs(pairs, [1, 1])
+    assert value == pytest.approx(1 / 2 + 1)
+    assert weights[0] * 10 > weights[1] * 11
 
 
 def test_the_ascent_from_a_vertex_skips_the_line_that_is_a_point():

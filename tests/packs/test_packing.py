@@ -16,8 +16,10 @@ from relens.packs.packing import (
     pack_scores,
     rank_dtype,
     rerank,
+    saturated_models,
 )
 from tests import oracles, strategies
+from tests.ensemble.cases import pack
 
 pytestmark = pytest.mark.kernels
 few = settings(max_examples=60, deadline=None)
@@ -123,11 +125,52 @@ def test_gaps_are_rounded_clipped_and_never_lose_a_difference():
     assert packed.gaps.tolist() == [[3, -1, MAX_GAP, 0], [-1, 1, -MAX_GAP, 0]]
 
 
-def test_gap_scales_make_the_mean_gap_two_to_the_sixteen_units():
-    scores = np.array([[0.0, 1.0, -3.0, 100.0]], dtype=np.float16)
-    known = (np.array([0, 1]), np.array([3]))
-    scales = fit_gap_scales([scores, np.zeros((1, 4), dtype=np.float32)], np.array([0]), known)
+def test_gap_scales_make_the_median_gap_two_to_the_sixteen_units():
+    scores = np.array([[0.0, 2.0, -1.0, 0.0, 100.0, 4.0]], dtype=np.float16)
+    known = (np.array([0, 1]), np.array([4]))
+    scales = fit_gap_scales([scores, np.zeros((1, 6), dtype=np.float32)], np.array([0]), known)
     assert scales.tolist() == [2.0 / 2**16, 1.0]
+
+
+@few
+@given(strategies.score_blocks())
+def test_gap_scales_are_medians_of_medians_without_ties_and_outliers(block):
+    found = fit_gap_scales(block.values, block.answer_column, block.known)
+    for scale, rows in zip(found, block.values, strict=True):
+        typical = []
+        for q, row in enumerate(rows.tolist()):
+            answer = int(block.answer_column[q])
+            left_out = {int(j) for j in block.known[1][block.known[0][q] : block.known[0][q + 1]]} - {answer}
+            sizes = sorted(abs(x - row[answer]) for j, x in enumerate(row) if j not in left_out and x != row[answer])
+            kept = [size for size in sizes if size <= 1024 * sizes[len(sizes) // 10]]
+            typical += [kept[(len(kept) - 1) // 2]] if kept else []
+        typical.sort()
+        assert scale == (typical[(len(typical) - 1) // 2] / 2**16 if typical else 1.0)
+
+
+@pytest.mark.parametrize("n_masked", [1, 10, 80])
+def test_masked_entities_leave_the_scale_as_it_is_without_them(n_masked):
+    rng = np.random.default_rng(4)
+    scores, columns = rng.normal(size=(9, 100)), np.full(9, 99)
+    masked = scores.copy()
+    masked[:, :n_masked] = -1e9
+    rest = scores[:, n_masked:]
+    expected = fit_gap_scales([rest], columns - n_masked)
+    assert fit_gap_scales([masked], columns) == pytest.approx(expected, rel=0.2)
+
+
+def packed_gaps(*gaps):
+    """Return packed ranks whose models have the given gaps to the answer of one query."""
+    scores = np.zeros((len(gaps), 1, 1 + len(gaps[0])))
+    scores[:, 0, 1:] = gaps
+    return pack(list(scores), [0], scales=[1.0] * len(gaps)).packed
+
+
+def test_models_with_mostly_extreme_gaps_are_named():
+    fine, tiny, huge = [5, -7, 1, MAX_GAP, 0, 0], [1, -0.25, 0.5, 9, 0, 0], [1e9, -1e9, 3, -1e10, 0, 0]
+    packed = packed_gaps(fine, tiny, huge, [0] * 6)
+    assert saturated_models(packed) == {"m1": 0.75, "m2": 0.75}
+    assert saturated_models(packed.without_gaps()) == {}
 
 
 def test_gap_scales_of_enormous_scores_stay_finite():

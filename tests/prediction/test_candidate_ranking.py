@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relens.ensemble.inputs import INPUTS
-from relens.packs.packing import MAX_GAP, UNITS_PER_MEAN_GAP
+from relens.packs.packing import MAX_GAP, UNITS_PER_GAP
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from tests.oracles import doubled_ranks
 
@@ -90,14 +90,14 @@ def test_the_best_are_those_of_a_sorted_list(case, top, with_known):
 @pytest.mark.parametrize("spread", [0.1, 1000.0, 5000.0, 10.0**6])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_are_found_where_scores_spread_over_a_thousand_mean_gaps(seed, spread):
-    # Gaps are cut off at 1,024 mean gaps: then no sum puts the entities in the order of their ranks.
+    # Gaps are cut off at 1,024 typical gaps: then no sum puts the entities in the order of their ranks.
     rng = np.random.default_rng(seed)
     scores = (rng.standard_t(2, (3, 150)) * spread).astype(np.float32)
     scores[:, 140:] = scores[:, :10]
     scores[1] = np.round(scores[1])
     known = rng.choice(150, 30, replace=False)
     standing = CandidateRanking(
-        scores, known, np.array([3, 2, 2]), INPUTS["score"], np.array([1.0, 0.5, 2.0]) / UNITS_PER_MEAN_GAP
+        scores, known, np.array([3, 2, 2]), INPUTS["score"], np.array([1.0, 0.5, 2.0]) / UNITS_PER_GAP
     )
     for top in (1, 5, 40):
         for with_known in (False, True):
@@ -110,9 +110,7 @@ def test_only_what_may_be_best_is_placed(name, monkeypatch):
     scores = rng.normal(size=(3, 2000)).astype(np.float32)
     scores[:, 1000:1200] = 9.0  # one block
     scores[0, 400], scores[1, 1900] = -1e6, -1e5  # far beyond where gaps are cut off
-    standing = CandidateRanking(
-        scores, np.arange(500), np.array([3, 2, 2]), INPUTS[name], np.ones(3) / UNITS_PER_MEAN_GAP
-    )
+    standing = CandidateRanking(scores, np.arange(500), np.array([3, 2, 2]), INPUTS[name], np.ones(3) / UNITS_PER_GAP)
     method = "_lead" if name == "score" else "place"
     placed, place = [], getattr(CandidateRanking, method)
     monkeypatch.setattr(CandidateRanking, method, lambda self, entity: placed.append(entity) or place(self, entity))

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from relens.packs.pack import PackedRanks
 FALLBACK_LABEL = "(fallback)"
 IMPLIED_INPUT = RANK.name
 """The input of weights in a file that does not name one, as these formats do not."""
+ROUNDING = Fraction(1, 2**50)
+"""Most error of a ratio of two numbers that were divided by their sum in float64."""
 
 
 def export_npy(weights: EnsembleWeights, path: Path) -> None:
@@ -41,6 +45,7 @@ def export_npy(weights: EnsembleWeights, path: Path) -> None:
 def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], input: str = IMPLIED_INPUT) -> EnsembleWeights:
     """Read an authors' table for the models, relations and data set of ``packed``; ``models`` names its columns.
 
+    Weights have the ratio of each row, exactly if that is one of whole numbers up to 2**20, as in exported tables.
     Up to R rows are one per relation. More rows, up to 2R, are one per relation and direction as in ``export_npy``. The
     authors' tables stop at the largest id in the split; missing rows at the end fall back to equal weights.
     """
@@ -53,16 +58,14 @@ def import_npy(path: Path, packed: PackedRanks, models: Sequence[str], input: st
         )
     if not np.issubdtype(table.dtype, np.number) or np.iscomplexobj(table):
         raise WeightsError(f"{path}: found values of type {table.dtype}, expected real numbers")
-    real = np.asarray(table, dtype=np.float64)
-    for row, vector in enumerate(real):
-        check_weights(vector, f"{path}, row {row}")
+    rows = [_grid_weights(vector, f"{path}, row {row}") for row, vector in enumerate(np.asarray(table, np.float64))]
     if len(table) <= n_relations:
         grouping = Grouping.by_relation(packed.relations)
         groups = grouping.table[: len(table), TAIL]
     else:
         grouping = Grouping.by_relation_and_direction(packed.relations)
         groups = np.concatenate([grouping.table[:, TAIL], grouping.table[: len(table) - n_relations, HEAD]])
-    vectors = dict(zip(groups.tolist(), to_grid(real), strict=True))
+    vectors = dict(zip(groups.tolist(), rows, strict=True))
     return _imported(packed, models, grouping, vectors, uniform(len(models)), input, path)
 
 
@@ -115,10 +118,21 @@ def _numbers(fields: list[str], where: str) -> Weights:
         real = np.array([float(field) for field in fields])
     except ValueError:
         raise WeightsError(f"{where}: found {fields}, expected numbers") from None
+    return _grid_weights(real, where)
+
+
+def _grid_weights(real: npt.NDArray[np.float64], where: str) -> Weights:
+    """Return grid weights in the ratio of ``real`` (N,): exactly where the grid has it, rounded otherwise."""
     check_weights(real, where)
-    # Grid weights stay as they are; other numbers are rounded to the grid.
-    on_grid = real.max() <= WEIGHT_LIMIT and np.array_equal(np.rint(real), real)
-    return real.astype(np.int64) if on_grid else to_grid(real)
+    if real.max() <= WEIGHT_LIMIT and np.array_equal(np.rint(real), real):
+        return real.astype(np.int64)
+    # Different ratios of grid weights are 2**-40 apart: what is as close as rounding to one of them comes from it.
+    shares = [Fraction(share) for share in (real / real.max()).tolist()]
+    near = [share.limit_denominator(WEIGHT_LIMIT) for share in shares]
+    largest = math.lcm(*(share.denominator for share in near))
+    if largest > WEIGHT_LIMIT or any(abs(a - b) > ROUNDING for a, b in zip(near, shares, strict=True)):
+        return to_grid(real)
+    return np.array([int(share * largest) for share in near], dtype=np.int64)
 
 
 def _imported(

@@ -18,6 +18,7 @@ from relens.ensemble.sparse import sparsify
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, nearest
 from relens.packs.pack import PackedRanks
+from relens.packs.packing import saturated_models
 from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
 
@@ -70,6 +71,8 @@ def search(
     _check_ranks(packed, settings)
     grouping = Grouping.from_spec(settings.group, packed.relations)
     inputs = settings.inputs(packed)
+    if any(input.needs_gaps for input in inputs):
+        _warn_of_saturated_gaps(packed)
     context = SearchContext(
         ContestedViews(packed, jobs), inputs[0], settings.searcher_entry, grouping.groups_of(packed.queries),
         trials=trials, seed=seed, options=settings.own_values(), jobs=jobs, remote=remote, progress=progress,
@@ -99,6 +102,17 @@ def _check_ranks(packed: PackedRanks, settings: SearchSettings) -> None:
         warnings.warn(
             f"the weights are searched on the test split of {dataset!r}: their test results will be too good. Search "
             f"on the ranks of valid.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_saturated_gaps(packed: PackedRanks) -> None:
+    """Warn about models whose score gaps have lost most of their information."""
+    for model, share in saturated_models(packed).items():
+        warnings.warn(
+            f"{share:.0%} of the score gaps of model {model!r} are as small or as large as packed gaps can be, so an "
+            f"ensemble of score gaps sees little more than their signs. The scores may contain extreme values, such as "
+            f"a mask: replace these and rank again, or choose an input of ranks.",
             stacklevel=3,
         )
 

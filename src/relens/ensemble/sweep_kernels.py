@@ -23,6 +23,8 @@ ROUNDING = 1e-12
 """Differences of a sum of reciprocal ranks up to this are rounding noise."""
 PAIRS_PER_BUCKET = 8
 BUCKET_LIMIT = 1 << 13
+INTERVALS = 16
+"""Intervals of a line that are tried, from the best on: some are too narrow for the grid to have a point in them."""
 
 
 @njit(cache=True, nogil=True)
@@ -153,14 +155,17 @@ def apply_changes(first, last, query, change, rank):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def walk(value, starts, position, query, change, rank, best):  # type: ignore[no-untyped-def]
+def walk(value, starts, position, query, change, rank, best, after):  # type: ignore[no-untyped-def]
     """Walk over all breakpoints, sorting only the buckets that may hold a value of at least ``best``.
+
+    Intervals are ordered by value, the best first, then by width, the widest first, then by position.
 
     Args:
         value: reciprocal sum just above μ = 0.
         starts: half-buckets as ``deal`` left them; ``position``, ``query``, ``change`` likewise.
         rank: doubled ranks just above μ = 0, (n,); is changed.
         best: least reciprocal sum of interest.
+        after: (value, left, right); intervals up to this one in the order are passed over.
 
     Returns:
         The best value found and the ends (λ, λ) of the widest interval that has it; an empty interval if none does.
@@ -180,7 +185,9 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
             for at in order:
                 here = position[at]
                 if here > left:
-                    if value > best + ROUNDING or (value >= best - ROUNDING and here - left > best_right - best_left):
+                    if _comes_after(after, value, left, here) and (
+                        value > best + ROUNDING or (value >= best - ROUNDING and here - left > best_right - best_left)
+                    ):
                         best, best_left, best_right = value, left, here
                     left = here
                 q = query[at]
@@ -190,9 +197,20 @@ def walk(value, starts, position, query, change, rank, best):  # type: ignore[no
         else:
             # No interval that ends or begins here is better than the bound, so its position does not matter.
             value = bound + apply_changes(middle, last, query, change, rank)
-    if value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left):
+    if _comes_after(after, value, left, 1.0) and (
+        value > best + ROUNDING or (value >= best - ROUNDING and 1.0 - left > best_right - best_left)
+    ):
         best, best_left, best_right = value, left, 1.0
     return best, best_left, best_right
+
+
+@njit(cache=True, nogil=True)
+def _comes_after(interval, value, left, right):  # type: ignore[no-untyped-def]
+    """Tell whether an interval comes later in the order of ``walk`` than ``interval``: (value, left, right)."""
+    if abs(value - interval[0]) > ROUNDING:
+        return value < interval[0]
+    width, other = right - left, interval[2] - interval[1]
+    return width < other or (width == other and left > interval[1])
 
 
 @njit(cache=True, nogil=True)
@@ -268,7 +286,7 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
     n_queries = len(floor)
     weights = start.copy()
     total, trial = np.empty(n_pairs), np.empty(n_pairs)
-    at_zero, inside = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
+    at_zero, inside, rank = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
     position, order_position = np.empty(n_pairs), np.empty(n_pairs)
     query, order_query = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
     change, order_change = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
@@ -292,22 +310,26 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
         n_buckets = max(1, min(BUCKET_LIMIT, n // PAIRS_PER_BUCKET))
         starts = np.empty(2 * n_buckets + 1, np.int64)
         deal(n, position, query, change, starts, order_position, order_query, order_change)
-        value_zero = reciprocal_sum(at_zero)
-        best, left, right = walk(
-            reciprocal_sum(inside), starts, order_position, order_query, order_change, inside, value + least_gain
-        )
-        share = 0.0 if value_zero > best else 0.5 * (left + right)
-        if max(best, value_zero) < value + least_gain or (left == right and value_zero <= best):
-            continue
-        moved = move(weights, j, share)
-        total_advantage(advantage, moved, trial)
-        doubled_ranks(trial, offsets, floor, multiplicity, inside)
-        reached = reciprocal_sum(inside)
-        if reached >= value + least_gain:
-            weights, value = moved, reached
-            total, trial = trial, total
-            steps.append((np.float64(lines), value))
-            since_gain = 0
+        value_zero, value_inside, wanted = reciprocal_sum(at_zero), reciprocal_sum(inside), value + least_gain
+        after = (np.inf, 0.0, 0.0)
+        for _ in range(INTERVALS):
+            rank[:] = inside
+            best, left, right = walk(
+                value_inside, starts, order_position, order_query, order_change, rank, wanted, after
+            )
+            if left == right and value_zero <= best:
+                break
+            moved = move(weights, j, 0.0 if value_zero > best else 0.5 * (left + right))
+            total_advantage(advantage, moved, trial)
+            doubled_ranks(trial, offsets, floor, multiplicity, rank)
+            reached = reciprocal_sum(rank)
+            if reached >= wanted:
+                weights, value = moved, reached
+                total, trial = trial, total
+                steps.append((np.float64(lines), value))
+                since_gain = 0
+                break
+            after = (best, left, right)
     steps.append((np.float64(lines), value))
     trace = np.empty((len(steps), 2))
     for s in range(len(steps)):

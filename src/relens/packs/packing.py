@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.packs.kernels import double_ranks, find_contested, rank_scores
-from relens.packs.pack import PackedBlock
+from relens.packs.pack import PackedBlock, PackedRanks
 from relens.ranking.competition import Exclusions
 
 Values = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
@@ -19,14 +19,18 @@ Values = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 MAX_GAP = 2**26
 """Largest size of a stored score gap: its products with N weights of 2**20 add up exactly in float64 and int64."""
 
-UNITS_PER_MEAN_GAP = 2**16
-"""Resolution of stored score gaps: the mean absolute gap of a model has this many units."""
+UNITS_PER_GAP = 2**16
+"""Resolution of stored score gaps: the typical gap of a model, its median, has this many units."""
+
+OUTLIER = 2**10
+"""A gap larger than so many times the lower decile of its query has no part in the scale."""
 
 SCALE_QUERIES = 64
 """Validation queries that gap scales are fitted on, or up to twice as many: millions of gaps on most graphs."""
 
 # A rank is counted among up to this many scores; among more, buckets and then sorting are faster.
 _COUNTED = 64
+_SATURATION_SAMPLE = 2**20
 
 
 def rank_dtype(n_candidates: int) -> np.dtype[Any]:
@@ -119,17 +123,49 @@ def fit_gap_scales(
     """Return the raw score difference of one unit of a stored gap, (N,), from a sample of validation queries.
 
     ``scale_rows`` returns the sample; the arguments are those of ``pack_scores``. A model that scores all candidates
-    alike gets 1.
+    alike gets 1. The scale is a median, so that a few extreme scores, such as those of masked entities, change little.
     """
     answer_column = np.asarray(answer_column, dtype=np.int64)
-    values, n_candidates = _remaining(scores, answer_column, known)
-    n_gaps = max(1, int(n_candidates.sum()) - len(n_candidates))
-    scales = np.empty(len(values))
+    values, _ = _remaining(scores, answer_column, known)
+    scales = np.zeros(len(values))
+    for i, (rows, answers) in enumerate(zip(values, _answers(values, answer_column), strict=True)):
+        typical = [gap for gap in map(_typical_gap, rows, answers) if gap > 0]
+        if typical:
+            scales[i] = _middle(np.array(typical)) / UNITS_PER_GAP
+    return np.where(scales > 0, scales, 1.0)
+
+
+def _typical_gap(row: npt.NDArray[Any], answer: Any) -> float:
+    """Return the median size of the gaps between a query's scores (C,) and its answer's; 0 if all candidates tie.
+
+    Ties and known answers (-inf) do not count. Neither do outliers: up to nine tenths of the scores may be masked.
+    """
     with np.errstate(over="ignore"):
-        for i, (rows, answers) in enumerate(zip(values, _answers(values, answer_column), strict=True)):
-            gaps = np.abs(rows.astype(np.float64) - answers[:, None]) / UNITS_PER_MEAN_GAP
-            scales[i] = gaps.sum(where=rows != -np.inf) / n_gaps
-    return np.where(scales > 0, np.minimum(scales, np.finfo(np.float64).max), 1.0)
+        sizes = np.abs(row[row != -np.inf].astype(np.float64) - answer)
+    sizes = np.minimum(sizes[sizes > 0], np.finfo(np.float64).max)
+    if len(sizes) == 0:
+        return 0.0
+    decile = np.partition(sizes, len(sizes) // 10)[len(sizes) // 10]
+    return _middle(sizes[sizes / OUTLIER <= decile])
+
+
+def _middle(values: npt.NDArray[np.float64]) -> float:
+    """Return the median of values (n,), the lower one of two: their mean might be infinite."""
+    middle = (len(values) - 1) // 2
+    return float(np.partition(values, middle)[middle])
+
+
+def saturated_models(packed: PackedRanks) -> dict[str, float]:
+    """Return the models most of whose score gaps are as small or as large as stored gaps can be, with their share.
+
+    Such gaps say who is ahead, but not by how much. Zeros, which are ties, do not count. Large packs are sampled.
+    """
+    if packed.gaps is None or packed.n_contested == 0:
+        return {}
+    sizes = np.abs(packed.gaps[:, :: -(-packed.n_contested // _SATURATION_SAMPLE)])
+    extreme = ((sizes == 1) | (sizes == MAX_GAP)).sum(axis=1)
+    shares = extreme / np.maximum(1, (sizes > 0).sum(axis=1))
+    return {model: float(share) for model, share in zip(packed.models, shares, strict=True) if share > 0.5}
 
 
 def _remaining(

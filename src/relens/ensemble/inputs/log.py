@@ -3,9 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
+from relens.ensemble.grid import ADVANTAGE_LIMIT
 from relens.ensemble.inputs.base import RankInput
 
-OFFSET = 5.0
+OFFSET = 5
 """Added to the rank, so that the first few places do not count for more than all others together."""
 
 
@@ -20,6 +21,36 @@ class Log(RankInput):
         """Return −log(5 + r)."""
         value: npt.NDArray[np.float64] = -np.log(OFFSET + rank)
         return value
+
+    def whole_table(self, n_candidates: int) -> npt.NDArray[np.int64]:
+        """Return costs of 2n + 1 doubled ranks that keep ties: equal products of 5 + rank have equal sums of costs.
+
+        The logarithm of each prime is rounded, and the cost of another number is the sum of its prime factors' costs.
+        For more than 2**18 candidates such costs would not increase strictly; then every logarithm is rounded alone.
+        """
+        numbers = np.arange(2 * n_candidates + 2 * OFFSET + 1)
+        first = 2 * OFFSET
+        scale = (ADVANTAGE_LIMIT - 2 * n_candidates - 1) / np.log(numbers[-1] / first)
+        factor = _smallest_factors(len(numbers))
+        costs = np.rint(scale * np.log(np.maximum(numbers, 1))).astype(np.int64)
+        composite = np.flatnonzero(factor < numbers)
+        # A number without its smallest factor has one prime factor less, so costs settle from few factors to many.
+        while True:
+            summed = costs[factor[composite]] + costs[composite // factor[composite]]
+            if np.array_equal(summed, costs[composite]):
+                break
+            costs[composite] = summed
+        costs = costs[first:] - costs[first]
+        return costs if np.diff(costs).min() >= 1 else super().whole_table(n_candidates)
+
+
+def _smallest_factors(n: int) -> npt.NDArray[np.int64]:
+    """Return the smallest prime factor of each number below ``n``, (n,); 0 and 1 are their own."""
+    factor = np.arange(n)
+    for p in range(2, int(n**0.5) + 1):
+        if factor[p] == p:
+            factor[p * p :: p] = np.minimum(factor[p * p :: p], p)
+    return factor
 
 
 LOG = Log()
