@@ -18,6 +18,7 @@ STAGES = (
         "relens.errors",
         "relens.exports",
         "relens.files",
+        "relens.options",
         "relens.progress",
         "relens.records",
         "relens.registry",

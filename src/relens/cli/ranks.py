@@ -10,9 +10,10 @@ import click
 
 from relens.cli.console import TerminalProgress, emit, note
 from relens.cli.device import device_option
-from relens.cli.options import jobs_option, json_option, models_option, run_argument
-from relens.cli.ranks_import import force_option, import_, importer_option, memory_option, run_option
+from relens.cli.options import jobs_option, json_option, models_option, option_decorator, run_argument
+from relens.cli.ranks_import import force_option, import_, memory_option, run_option
 from relens.cli.ranks_report import report
+from relens.data.catalog import load_dataset
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.devices import pick_device
 from relens.errors import RanksError
@@ -50,10 +51,10 @@ ranks.add_command(import_)
               help="Lines anchor TAB relation TAB direction TAB answer, or a .npy of ids.")  # fmt: skip
 @click.option("--scores", "kind", flag_value="scores", default="scores", help="Files hold scores: higher is better.")
 @click.option("--ranks", "kind", flag_value="ranks", help="Files hold ranks: 1 is best.")
-@importer_option(DATA)
-@importer_option(RELATIONS)
-@importer_option(FILTER)
-@importer_option(GAPS)
+@option_decorator("data", DATA)
+@option_decorator("n_relations", RELATIONS)
+@option_decorator("filtered", FILTER)
+@option_decorator("gaps", GAPS)
 @memory_option
 @jobs_option
 @force_option
@@ -76,7 +77,7 @@ def pack(
     """Pack arrays (queries, entities) of one split, one NAME=FILE.npy per model, into a run."""
     progress = TerminalProgress()
     other = next(name for name in EVALUATED if name != split)
-    options = ArrayOptions(DATA.resolve(data, progress), n_relations, filtered, gaps)
+    options = ArrayOptions(load_dataset(data, progress=progress) if data else None, n_relations, filtered, gaps)
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
     )
@@ -90,9 +91,9 @@ def pack(
     "--dataset", "data", required=True, help="The data set that the models were trained on: a name, or a folder."
 )
 @run_option
-@importer_option(TRUST)
+@option_decorator("trust", TRUST)
 @click.option("--names", metavar="A,B,…", help="Names of the models.  [default: the names of the folders]")
-@importer_option(MISSING)
+@option_decorator("missing", MISSING)
 @device_option
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @memory_option
@@ -121,7 +122,7 @@ def from_pykeen(
     progress = TerminalProgress()
     splits = read_pykeen(
         _named_folders(folders, names),
-        DATA.resolve(data, progress),
+        load_dataset(data, progress=progress),
         trust=trust,
         missing=missing,
         gaps=gaps,

@@ -1,19 +1,17 @@
 """``relens ranks import``: a command whose layouts and options come from the table of importers."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from relens.cli.console import TerminalProgress
-from relens.cli.options import jobs_option, json_option, split_names
+from relens.cli.options import declaration, jobs_option, json_option
 from relens.cli.ranks_report import report
 from relens.errors import RelensError
-from relens.importers.importer import IMPORTERS, Importer, Option
+from relens.importers.importer import IMPORTERS, Importer
+from relens.options import Option
 from relens.pipeline.ranking import import_ranks
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -33,29 +31,6 @@ memory_option = click.option(
     "--memory", callback=_bytes, default="1G", show_default=True, help="Memory for packing; arrays may be larger."
 )
 force_option = click.option("--force", is_flag=True, help="Replace ranks that are there already.")
-
-
-def importer_option(option: Option) -> Callable[[F], F]:
-    """Return the decorator that adds an option of the importers to a command."""
-    declarations, attributes = _declare(option)
-    return click.option(*declarations, **attributes)
-
-
-def _declare(option: Option, only: Sequence[str] = ()) -> tuple[list[str], dict[str, Any]]:
-    """Return the declarations and attributes of a click option; help names the layouts that ``only`` have it."""
-    flag = f"--{(option.flag or option.name).replace('_', '-')}"
-    text = f"{option.help}  ({', '.join(only)})" if only else option.help
-    attributes: dict[str, Any] = {"default": option.default, "metavar": option.metavar, "help": text}
-    if option.type is bool and option.default is not False:
-        return [f"{flag}/--no-{flag.removeprefix('--')}", option.name], attributes
-    if option.type is bool:
-        return [flag, option.name], {**attributes, "is_flag": True}
-    if option.type is Sequence:
-        return [flag, option.name], {**attributes, "default": None, "callback": split_names}
-    if option.choices:
-        return [flag, option.name], {**attributes, "type": click.Choice(option.choices), "show_default": True}
-    kind = click.IntRange(min=1) if option.type is int else click.STRING
-    return [flag, option.name], {**attributes, "type": kind, "show_default": option.default is not None}
 
 
 class ImportCommand(click.Command):
@@ -80,17 +55,17 @@ class ImportCommand(click.Command):
         found: dict[str, Option] = {}
         layouts: dict[str, list[str]] = {}
         for importer in IMPORTERS.values():
-            for option in importer.all_options:
-                if found.setdefault(option.name, option) != option:
+            for name, option in importer.all_options.items():
+                if found.setdefault(name, option) != option:
                     raise RelensError(
-                        f"the layouts {layouts[option.name][0]} and {importer.name} declare the option {option.name!r} "
-                        f"in different ways: rename one"
+                        f"the layouts {layouts[name][0]} and {importer.name} declare the option {name!r} in different "
+                        f"ways: rename one"
                     )
-                layouts.setdefault(option.name, []).append(importer.name)
-        everywhere = [name for name, owners in layouts.items() if len(owners) == len(IMPORTERS)]
+                layouts.setdefault(name, []).append(importer.name)
         options = []
         for name, option in found.items():
-            declarations, attributes = _declare(option, () if name in everywhere else layouts[name])
+            users = layouts[name] if len(layouts[name]) < len(IMPORTERS) else ()
+            declarations, attributes = declaration(name, option, option.default, users)
             options.append(click.Option(declarations, **attributes))
         return options
 
@@ -113,7 +88,7 @@ def import_(
 ) -> None:
     """Import the rank or score files in DIR into a run."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    defaults = {option.name: option.default for importer in IMPORTERS.values() for option in importer.all_options}
+    declared = {name: option for importer in IMPORTERS.values() for name, option in importer.all_options.items()}
     import_ranks(
         layout,
         folder,
@@ -122,6 +97,6 @@ def import_(
         jobs=jobs,
         force=force,
         progress=TerminalProgress(),
-        **{name: value for name, value in values.items() if value != defaults[name]},
+        **{name: value for name, value in values.items() if value != declared[name].default},
     )
     report(run_path, jobs, as_json=as_json)

@@ -33,8 +33,9 @@ from relens.importers.directions import (
     sampled_queries,
     twice,
 )
-from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer, Option
+from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer
 from relens.importers.numbering import Numbering, check_in_split, numbers
+from relens.options import Option
 from relens.packs.pack import PackHeader
 from relens.records import Provenance
 
@@ -277,14 +278,14 @@ class AuthorsImporter(Importer):
         "paper's repository documents them"
     )
     order = 1
-    options = (
-        Option("dataset", "Folder below DIR/ranks, if there are several."),
-        Option("form", "Columns: all entities, or OGB's answers with samples.", default="auto", choices=get_args(Form)),
-        DATA,
-        MODELS,
-        RELATIONS,
-        FILTER,
-    )
+    options: Mapping[str, Option] = {
+        "dataset": Option("Folder below DIR/ranks, if there are several."),
+        "form": Option("Columns: all entities, or OGB's answers with samples.", "auto", words=get_args(Form)),
+        "data": DATA,
+        "models": MODELS,
+        "n_relations": RELATIONS,
+        "filtered": FILTER,
+    }
 
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the ranks to pack, by split."""

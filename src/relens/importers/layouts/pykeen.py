@@ -8,19 +8,19 @@ from relens.data.dataset import Dataset
 from relens.errors import RanksError, nearest
 from relens.importers.arrays import check_models
 from relens.importers.dense import Dense
-from relens.importers.importer import GAPS, MODELS, Importer, Option
+from relens.importers.importer import GAPS, MODELS, Importer
 from relens.importers.pykeen import MODEL_FILE, Missing, PykeenFolder
 from relens.importers.scorers import scorer_splits
+from relens.options import Option
 from relens.ranking.memory import MEMORY_BUDGET
 
 if TYPE_CHECKING:
     import torch
 
 MISSING = Option(
-    "missing",
     "Entities that a model was not trained with: refuse the model, or rank them last.",
-    default="refuse",
-    choices=get_args(Missing),
+    "refuse",
+    words=get_args(Missing),
 )
 
 
@@ -70,7 +70,12 @@ class PykeenImporter(Importer):
     name = "pykeen"
     description = f"DIR/MODEL/{MODEL_FILE} and the files beside it, as PyKEEN's save_to_directory writes them"
     order = 3
-    options = (MODELS, MISSING, Option("device", "Where models run: cpu, cuda or cuda:N.", default="cpu"), GAPS)
+    options: Mapping[str, Option] = {
+        "models": MODELS,
+        "missing": MISSING,
+        "device": Option("Where models run: cpu, cuda or cuda:N.", "cpu"),
+        "gaps": GAPS,
+    }
     needs_data = True
     needs_trust = True
 
