@@ -47,7 +47,7 @@ WITH_TORCH = (
     "relens.packs.export",
     "relens.ranking.scoring",
     "relens.ranking.validation",
-    "relens.pipeline.side_by_side",
+    "relens.pipeline.training",
     "relens.pipeline.run",
 )
 HEAVY = ("torch", "numba", "optuna", "sklearn", "numpy")

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens.data.checks import describe
-from relens.data.dataset import Dataset
-from relens.data.statistics import cardinality_classes
+from relens.data.dataset import Dataset, cardinality_classes
 
 N_RELATIONS = 4
 triple = st.tuples(st.integers(0, 5), st.integers(0, N_RELATIONS - 1), st.integers(0, 5))

@@ -99,7 +99,7 @@ def test_models_are_found_below_a_folder_in_the_order_asked_for(tmp_path):
 def test_saved_models_are_imported_as_a_layout(tmp_path):
     pytest.importorskip("pykeen", reason="needs PyKEEN: pip install 'relens[pykeen]'")
     from relens.evaluation import model_ranks
-    from relens.importers.pykeen import PykeenFolder
+    from relens.importers.layouts.pykeen import PykeenFolder
     from relens.importers.scorers import pack_scorers
     from tests.pykeen_folders import DATASET, save, train
 

@@ -19,7 +19,7 @@ from relens.data.dataset import Dataset  # noqa: E402
 from relens.data.queries import HEAD, TAIL  # noqa: E402
 from relens.errors import InputError, MissingExtraError, RanksError  # noqa: E402
 from relens.evaluation import model_ranks  # noqa: E402
-from relens.importers.pykeen import PykeenFolder, PykeenIds, PykeenScorer  # noqa: E402
+from relens.importers.layouts.pykeen import PykeenFolder, PykeenIds, PykeenScorer  # noqa: E402
 from relens.importers.scorers import pack_scorers  # noqa: E402
 from tests.pykeen_folders import DATASET, factory, save, train  # noqa: E402
 

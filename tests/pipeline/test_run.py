@@ -20,9 +20,9 @@ from relens.errors import InputError
 from relens.files import locked
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
-from relens.pipeline import side_by_side, training
+from relens.pipeline import training
 from relens.pipeline.plan import Plan
-from relens.pipeline.stages import STAGES
+from relens.pipeline.run import STAGES
 from relens.progress import Silent
 from relens.runs import Run
 from relens.training.trained import TrainedModel
@@ -80,7 +80,7 @@ def test_a_run_compares_models_and_methods(finished):
 
 def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
     path, comparison = finished
-    for owner, name in ((side_by_side, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
+    for owner, name in ((training, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
     again = go(plan, path)
     assert again.evaluations == comparison.evaluations
@@ -100,7 +100,7 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(side_by_side, "train_model", "train")
+    watch(training, "train_model", "train")
     watch(pipeline, "rank_models", "rank")
     watch(pipeline, "compare", "search")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
@@ -164,7 +164,7 @@ def test_forced_training_keeps_a_model_until_its_successor_is_complete(plan, fin
     # Nobody says force again: what was asked for is finished, and left alone from then on.
     assert go(other, path).evaluations == go(other, tmp_path / "fresh").evaluations
     assert_same(tmp_path / "fresh", path)
-    monkeypatch.setattr(side_by_side, "train_model", None)  # calling it fails
+    monkeypatch.setattr(training, "train_model", None)  # calling it fails
     go(other, path)
 
 

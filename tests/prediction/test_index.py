@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.prediction import index as index_module
-from relens.prediction.index import COMPARED, OFFERED, NameIndex
+from relens.prediction import names as index_module
+from relens.prediction.names import COMPARED, OFFERED, NameIndex
 
 LABELS = ("Berlin", "Bern", "Aberdeen", "bergen", "Oslo", "/m/01", "Zürich", "STRASSE 1")
 

@@ -17,7 +17,7 @@ from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
 from relens.reports.figures import EQUAL, UNSEEN
-from relens.reports.headline import Highest, highest_sentence
+from relens.reports.summary import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
 from tests import simulated

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from relens.cli.console import TerminalProgress, emit, note
-from relens.cli.device import device_option
-from relens.cli.options import jobs_option, json_option, models_option, option_decorator, run_argument
+from relens.cli.options import device_option, jobs_option, json_option, models_option, option_decorator, run_argument
 from relens.cli.ranks_import import force_option, import_, memory_option, run_option
 from relens.cli.ranks_report import report
 from relens.data.catalog import load_dataset
@@ -22,8 +21,7 @@ from relens.files import write_text
 from relens.importers.arrays import ArrayOptions, check_models, read_arrays
 from relens.importers.dense import Kind
 from relens.importers.importer import DATA, FILTER, GAPS, RELATIONS, TRUST
-from relens.importers.layouts.pykeen import MISSING, read_pykeen
-from relens.importers.pykeen import Missing
+from relens.importers.layouts.pykeen import MISSING, Missing, read_pykeen
 from relens.packs.pack import PackedRanks
 from relens.packs.reduced import read_reduced, write_reduced
 from relens.packs.store import save_pack

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import DIRECTIONS
+from relens.ensemble.learning_curves import Curve
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
 from relens.reports.material import Training
-from relens.reports.numbers import method_label
 from relens.reports.relations import RelationRow, all_equal
 from relens.reports.style import (
     ACCENT,
@@ -24,6 +24,7 @@ from relens.reports.style import (
     Sheet,
     keep,
     legend_above,
+    method_label,
     shortened,
 )
 
@@ -247,3 +248,50 @@ def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet
     axes.set_ylim(ys[-1] + 0.4, ys[0] - 0.75)
     for y, label in zip(ys, labels, strict=True):
         axes.annotate(label, (0.0, y - 0.42), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+
+
+_COLOURS = {
+    ("simple", "tpe"): SERIES[1],
+    ("basic", "tpe"): SERIES[3],
+    ("dsc", "tpe"): SERIES[2],
+    ("simple", "sweep"): FAINT,
+    ("dsc", "sweep"): ACCENT,
+}
+"""Colour by method and searcher."""
+_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
+
+
+def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
+    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
+    ends = "; ".join(f"{c.label}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
+    alt = f"Learning curves of the search. At the end: {ends}."
+    return keep(lambda sheet: _curves(curves, sheet), "curves", alt, folder)
+
+
+def _curves(curves: Sequence[Curve], sheet: Sheet) -> "Figure":
+    from matplotlib.figure import Figure
+
+    numbers = sorted({curve.trials for curve in curves} - {0})
+    n = len(numbers)
+    figure = Figure(figsize=(sheet.width, 1.2 + 2.6 * n if sheet.narrow else 3.6), layout="constrained")
+    panels = figure.subplots(n, 1) if sheet.narrow else figure.subplots(1, n, sharey=True)
+    positive = [s for curve in curves for s in curve.seconds if s > 0]
+    left, right = min(positive) / 1.5, max(positive) * 1.3
+    for axes, trials in zip(panels, numbers, strict=True):
+        for curve in curves:
+            if curve.trials in (0, trials):
+                seconds = np.maximum([*curve.seconds, right], left)
+                axes.step(
+                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=_COLOURS[curve.method, curve.searcher],
+                    linestyle=_DASHES[curve.workers], label=curve.label,
+                )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(left, right)
+        axes.set_title(f"Q = {trials}")
+        axes.set_xlabel("seconds, logarithmic")
+        axes.tick_params(axis="y", labelcolor=FAINT)
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+    panels[0].set_ylabel("best validation MRR so far")
+    legend_above(figure, panels[0], sheet, columns=4)
+    return figure

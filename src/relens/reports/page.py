@@ -11,15 +11,12 @@ from relens import __version__
 from relens.ensemble.learning_curves import Curve
 from relens.evaluation import Evaluation
 from relens.records import TIE_RULE
-from relens.reports.curves import curve_table
 from relens.reports.figures import LARGEST
-from relens.reports.glossary import glossary, input_phrase
 from relens.reports.graph import graph_numbers, graph_table
-from relens.reports.headline import headline, highest_row, highest_sentence, key_numbers
 from relens.reports.material import Material
-from relens.reports.numbers import count, method_label, mrr, p, share
 from relens.reports.relations import ALPHA, FIXED_COLUMNS, MIN_QUERIES, RelationRow, relation_table
-from relens.reports.style import Drawing
+from relens.reports.style import Drawing, count, method_label, mrr, p, share
+from relens.reports.summary import glossary, headline, highest_row, highest_sentence, input_phrase, key_numbers
 from relens.significance import LEVEL
 from relens.tables import Column, Row, Table
 from relens.tables.results import by_mrr, compared_metrics, metric_column
@@ -193,6 +190,20 @@ def class_table(material: Material) -> Table | None:
         theirs = best.by_cardinality[label].mrr
         rows.append(Row((label, relations[label], metrics.queries, theirs, metrics.mrr, metrics.mrr - theirs)))
     return Table("Test MRR by cardinality class", columns, tuple(rows))
+
+
+def curve_table(curves: Sequence[Curve]) -> Table:
+    """Return the end of each learning curve."""
+    return Table(
+        "Where each search ended",
+        (
+            Column("search", align="left"),
+            Column("Q", "d"),
+            Column("seconds", ".3g"),
+            Column("validation MRR", ".4f"),
+        ),
+        tuple(Row((curve.label, curve.trials or None, curve.seconds[-1], curve.mrr[-1])) for curve in curves),
+    )
 
 
 def training_table(material: Material) -> Table | None:

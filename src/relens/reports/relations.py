@@ -10,7 +10,7 @@ import numpy.typing as npt
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.evaluation import model_ranks
 from relens.reports.material import Material
-from relens.reports.numbers import method_label, p, signed
+from relens.reports.style import method_label, p, signed
 from relens.significance import PairedTest, paired_test
 from relens.tables.table import Column, Look, Row, Table
 

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from relens.ensemble.learning_curves import Curve
+from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves
 from relens.errors import InputError, MissingExtraError
-from relens.files import whole_folder
+from relens.files import read_json, whole_folder, write_json
 from relens.progress import SILENT, Progress
-from relens.reports.curves import draw_curves, kept_or_measured
-from relens.reports.figures import draw_comparison, draw_relations, draw_training, draw_weights
+from relens.reports.figures import draw_comparison, draw_curves, draw_relations, draw_training, draw_weights
 from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
 from relens.reports.relations import RelationRow, relation_rows
@@ -16,6 +15,8 @@ from relens.runs import Run
 from relens.tables.results import by_mrr
 
 PAGE = "index.html"
+CURVES = "curves.json"
+"""The file of a run that keeps its learning curves."""
 
 
 def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Progress = SILENT) -> Path:
@@ -39,6 +40,18 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
         drawings = draw(material, rows, found, aside / "figures")
         (aside / PAGE).write_text(render(material, rows, found, drawings), encoding="utf-8")
     return folder / PAGE
+
+
+def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -> list[Curve]:
+    """Return the learning curves that the run keeps for its ranks, or ``measure`` and keep them."""
+    path = material.run.path / CURVES
+    if measure:
+        seed = material.evaluation(material.ensemble).seed
+        curves = measure_curves(material.valid, seed=seed, progress=progress)
+        write_json(path, curves_to_json(curves, material.valid))
+        return curves
+    kept = curves_from_json(read_json(path, "learning curves"), material.valid) if path.is_file() else None
+    return kept or []
 
 
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:

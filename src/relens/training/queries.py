@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relens.data.keys import directed_key, pair_key
+from relens.data.queries import directed_key, pair_key
 
 FIRST_COUNT = 3
 """The start value of the counts behind row weights (KGTuner and HousE)."""

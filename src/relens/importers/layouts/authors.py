@@ -15,10 +15,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset
+from relens.data.dataset import Dataset, cardinality_classes
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import EVALUATED, Queries
-from relens.data.statistics import cardinality_classes
 from relens.errors import RanksError, nearest
 from relens.files import open_npy
 from relens.importers.arrays import find_models

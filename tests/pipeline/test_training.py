@@ -15,7 +15,7 @@ from relens.data.catalog import load_dataset
 from relens.errors import RelensError
 from relens.pipeline.plan import Plan
 from relens.pipeline.run import settings_of
-from relens.pipeline.side_by_side import train_side_by_side
+from relens.pipeline.training import train_side_by_side
 from relens.runs import Run
 from relens.training.trained import TrainedModel
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
