@@ -130,11 +130,11 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     with Run.receive_ranks(run_path, DATASET, force=True) as folder:
         for split, ranks in packed.items():
             save_pack(ranks, folder / split)
-    comparison = compare_methods(
-        packed["valid"], packed["test"], settings=SearchSettings(seed=seed), jobs=jobs, progress=progress
-    )
+    settings = SearchSettings(seed=seed)
+    comparison = compare_methods(packed["valid"], packed["test"], settings=settings, jobs=jobs, progress=progress)
     run = hold(run_path)
-    comparison.weights["dsc"].save(run.weights_path("dsc"))
+    name = settings.default_name()
+    comparison.weights[name].save(run.weights_path(name))
     present(comparison, packed["valid"], "json" if as_json else "text")
     where = shlex.quote(str(run_path))
     note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")

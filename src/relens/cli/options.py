@@ -49,6 +49,10 @@ format_option = click.option(
     "--format", "form", type=click.Choice(["text", "csv", "markdown", "latex"]), default="text",
     show_default=True, help="How to print the table.",
 )  # fmt: skip
+weights_option = click.option(
+    "--weights", "name",
+    help=f"Weights of the run.  [default: {SearchSettings().default_name()}, or the only ones there are]",
+)  # fmt: skip
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import device_option, json_option, output_option, run_argument, show
+from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
 from relens.errors import MissingExtraError
 from relens.files import whole_file
 from relens.prediction import KNOWN, Ensemble, KnownFacts, Predictions
@@ -46,7 +46,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Facts of the data set: mark adds the best of them, at most --top, and shows their split; drop leaves them "
     "out.",
 )  # fmt: skip
-@click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
+@weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
 @json_option
@@ -203,7 +203,7 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions]) -> None:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
 )
-@click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
+@weights_option
 @device_option
 def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -> None:
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.

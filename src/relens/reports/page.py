@@ -72,7 +72,7 @@ def _summary_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, An
 
 def _relations_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, Any]:
     """Return the variables of the sections on weights and relations."""
-    simple = material.weights_of("simple")
+    simple = material.shared_weights()
     return {
         "inputs": weight_inputs(material),
         "simple": simple[0] if simple else "",
@@ -163,8 +163,9 @@ def _comparison_values(evaluation: Evaluation) -> tuple[Any, ...]:
 
 def weight_inputs(material: Material) -> str:
     """Return what the weights in the figure are applied to, because weights of different inputs do not compare."""
-    found = {method: weights for method in ("simple", "dsc") if (weights := material.weights_of(method)) is not None}
-    words = {method_label(name): input_phrase(weights.input) for name, weights in found.values()}
+    shared, own = material.shared_weights(), material.group_weights()
+    found = ([shared] if shared else []) + ([(material.ensemble, own)] if own else [])
+    words = {method_label(name): input_phrase(weights.input) for name, weights in found}
     if len(set(words.values())) < 2:
         return "".join(f"The weights are applied to {word}." for word in set(words.values()))
     parts = " and ".join(f"those of {name} to {word}" for name, word in words.items())
@@ -227,9 +228,7 @@ def method_table(material: Material) -> Table:
     """Return the settings of each method, and which of them cross-validation chose."""
     rows = []
     for name, weights in material.comparison.weights.items():
-        hidden = {"method", "cross_validation"} | (
-            {"grouping"} if weights.settings.get("method") == "simple" else set()
-        )
+        hidden = {"method", "cross_validation"} | (set() if weights.own.any() else {"grouping"})
         settings = ", ".join(f"{key} {value}" for key, value in weights.settings.items() if key not in hidden)
         rows.append(Row((method_label(name), settings, _chosen(weights.settings.get("cross_validation", {})))))
     headings = ("method", "settings", "chosen by cross-validation")

@@ -84,7 +84,7 @@ class RelationRow:
 
 def relation_rows(material: Material) -> list[RelationRow]:
     """Return a row for every relation and direction that has queries, the largest relations first."""
-    test, weights = material.test, material.comparison.weights[material.ensemble].of_packed(material.test)
+    test, weights = material.test, material.comparison.weights[material.ensemble].aligned_to(material.test)
     sizes = {split: _sizes(material, split) for split in EVALUATED}  # (R, 2) each
     singles = np.array([1 / model_ranks(test, model).realistic for model in test.models])  # (N, Q)
     ours = 1 / weights.answer_ranks(test).realistic  # (Q,)

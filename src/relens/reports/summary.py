@@ -135,14 +135,14 @@ def highest_sentence(found: Highest | None, ensemble: str) -> str:
 def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[str, str]]:
     """Return the numbers at the top of the page, each with its label."""
     ours, best = material.evaluation(material.ensemble), material.evaluation(material.comparison.best_single)
-    simple, tested = material.weights_of("simple"), [row for row in rows if row.paired is not None]
+    shared, tested = material.shared_weights(), [row for row in rows if row.paired is not None]
     numbers = [(mrr(ours.overall.mrr), f"test MRR of {method_label(ours.name)}")]
     if ours.paired is not None:
         relative = minus(f"{ours.paired.difference / best.overall.mrr:+z.1%}".replace("%", "\N{NO-BREAK SPACE}%"))
         numbers.append((signed(ours.paired.difference), f"over {best.name} ({relative})"))
-    if simple is not None and simple[0] != ours.name:
-        over = ours.overall.mrr - material.evaluation(simple[0]).overall.mrr
-        numbers.append((signed(over), f"over {method_label(simple[0])}: {_describe_simple(material, simple[1])}"))
+    if shared is not None and shared[0] != ours.name:
+        over = ours.overall.mrr - material.evaluation(shared[0]).overall.mrr
+        numbers.append((signed(over), f"over {method_label(shared[0])}: {_describe_shared(material, shared[1])}"))
     if tested:
         better = sum(row.significant and row.gain > 0 for row in tested)
         worse = sum(row.significant and row.gain < 0 for row in tested)
@@ -150,9 +150,9 @@ def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[s
     return numbers
 
 
-def _describe_simple(material: Material, simple: EnsembleWeights) -> str:
-    """Describe ``simple``, and its input if that differs from the input of the ensemble."""
-    ours, theirs = material.comparison.weights[material.ensemble].input, simple.input
+def _describe_shared(material: Material, shared: EnsembleWeights) -> str:
+    """Describe weights that all groups share, and their input if that differs from the input of the ensemble."""
+    ours, theirs = material.comparison.weights[material.ensemble].input, shared.input
     also = (
         ""
         if ours == theirs

@@ -57,13 +57,13 @@ def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:
     """Draw the figures that have data, and return them by name."""
     comparison = material.comparison
-    dsc, simple = material.weights_of("dsc"), material.weights_of("simple")
+    own, shared = material.group_weights(), material.shared_weights()
     by_relation = material.evaluation(material.ensemble).by_relation
     ours = {label: metrics.mrr for label, metrics in by_relation.items()}
     with figure_style():
         drawn = [
             draw_comparison(by_mrr(comparison.evaluations), comparison.best_single, material.ensemble, folder),
-            draw_weights(dsc, simple and simple[1], rows, folder) if dsc else None,
+            draw_weights((material.ensemble, own), shared and shared[1], rows, folder) if own else None,
             draw_relations(comparison.spread, ours, folder),
             draw_training(material.trainings, folder) if material.trainings else None,
             draw_curves(curves, folder) if curves else None,
