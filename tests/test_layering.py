@@ -118,7 +118,7 @@ def test_nothing_but_main_imports_the_command_line(module):
     assert [name for name in imports(module) if name.startswith("relens.cli")] == []
 
 
-def test_the_support_modules_do_not_lean_on_each_other_in_circles():
+def test_support_modules_have_no_import_cycles():
     assert ours(imports("relens.errors")) == []
     assert ours(imports("relens.progress")) == []
     assert ours(imports("relens.seeding")) == []
@@ -127,7 +127,7 @@ def test_the_support_modules_do_not_lean_on_each_other_in_circles():
     assert ours(imports_when_loaded("relens")) == ["relens.exports"]
 
 
-def test_only_what_runs_models_needs_torch_to_be_imported():
+def test_only_modules_that_run_models_import_torch():
     with_torch = [m for m in MODULES if any(name.split(".")[0] == "torch" for name in imports_when_loaded(m))]
     assert [module for module in with_torch if not module.startswith(WITH_TORCH)] == []
 

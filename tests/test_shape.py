@@ -193,7 +193,7 @@ def test_every_module_has_a_test_file(module: Path) -> None:
         assert (TESTS / cover).is_file()
 
 
-def test_what_is_said_to_be_covered_exists() -> None:
+def test_modules_in_the_table_of_covers_exist() -> None:
     places = {str(module) for module in MODULES} | {f"{module.parent}/" for module in MODULES}
     assert set(COVERED_BY) - places == set()
 

@@ -44,7 +44,7 @@ def test_head_side_is_written_first(pairs: list[tuple[int, int]], expected: str)
     assert cardinality_classes(triples, 2) == (expected, "")
 
 
-def test_description_counts_what_may_surprise() -> None:
+def test_the_description_counts_unusual_triples() -> None:
     dataset = Dataset.from_labels(
         "toy",
         train=[("a", "r", "b"), ("a", "r", "b"), ("a", "r", "c"), ("a", "s", "b")],

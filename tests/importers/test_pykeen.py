@@ -146,7 +146,7 @@ def test_a_pickle_is_not_opened_without_trust(folder, tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_what_is_no_model_is_refused(folder):
+def test_files_that_are_not_models_are_refused(folder):
     torch.save({"weights": torch.ones(2)}, folder / "trained_model.pkl")
     with pytest.raises(RanksError, match="holds dict, expected a PyKEEN model"):
         load(folder)

@@ -78,7 +78,7 @@ def test_a_run_compares_models_and_methods(finished):
     assert all(0 < evaluation.overall.mrr <= 1 for evaluation in comparison.evaluations)
 
 
-def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
+def test_complete_stages_are_skipped(plan, finished, monkeypatch):
     path, comparison = finished
     for owner, name in ((training, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
@@ -139,7 +139,7 @@ def killed_at(owner, name, call, monkeypatch):
 
 
 @pytest.mark.parametrize(("victim", "call"), [("save_trained", 2), ("pack", 2), ("compare", 1), ("write_json", 1)])
-def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path, monkeypatch, victim, call):
+def test_a_run_interrupted_anywhere_resumes_to_the_same_result(plan, finished, tmp_path, monkeypatch, victim, call):
     """Each part is interrupted when it is called for the first or second time, then the run goes on."""
     killed_at({"save_trained": training, "pack": Ranker}.get(victim, pipeline), victim, call, monkeypatch)
     with pytest.raises(KilledError):
@@ -267,7 +267,7 @@ def test_an_unknown_setting_lists_all_there_are_in_order(plan, tmp_path):
     assert {"batch", "steps", "dim", "channels", "gamma", "validate_every"} <= set(listed)
 
 
-def test_what_is_complete_is_counted_and_noted(plan, finished, tmp_path):
+def test_complete_stages_are_counted_and_noted(plan, finished, tmp_path):
     class Notes(Silent):
         said: ClassVar = []
 
