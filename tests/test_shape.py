@@ -18,7 +18,6 @@ MODULES = sorted(
 MAX_LINES, MAX_PARAMETERS = 60, 7
 
 COVERED_BY = {
-    "cli/ranks_import.py": "cli/test_ranks.py",
     "cli/ranks_report.py": "cli/test_ranks.py",
     "clusters/engines.py": "clusters/test_remote.py",
     "data/download.py": "data/test_catalog.py",
@@ -31,7 +30,6 @@ COVERED_BY = {
     "ensemble/searchers/": "ensemble/test_sampling.py",
     "ensemble/settings.py": "ensemble/test_search.py",
     "importers/arrays.py": "importers/test_scores.py",
-    "importers/directions.py": "importers/test_authors.py",
     "importers/layouts/authors.py": "importers/test_authors.py",
     "importers/layouts/pykeen.py": "importers/test_pykeen.py",
     "importers/layouts/scores.py": "importers/test_scores.py",

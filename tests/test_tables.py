@@ -17,8 +17,8 @@ from relens.metrics import METRICS
 from relens.records import Provenance
 from relens.significance import Interval, PairedTest
 from relens.tables import Column, Row, Table, breakdown_table, comparison_table, evaluation_table, spread_table
+from relens.tables.formats import wrapped
 from relens.tables.table import Look
-from relens.tables.text import wrapped
 
 FACTS = {"data set": "toy_set", "split": "test"}
 CAPTION = (

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from . import performance
-from .demo import demo, own_model
 from .figures import FIGURES
 from .paper import (
     claims,
+    demo,
     headline,
     leaderboard,
     leaderboard_training,
+    own_model,
     relations,
     results,
     significance,
