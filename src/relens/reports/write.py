@@ -20,15 +20,9 @@ CURVES = "curves.json"
 
 
 def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Progress = SILENT) -> Path:
-    """Write the report of a run into ``folder``, replacing an earlier one, and return the path of the page.
+    """Write the report of a run, which the caller holds, and return the path of the page; see ``relens.report``.
 
-    Args:
-        run: a run with ranks of valid and test, held by the caller. If it has no comparison of these ranks, the methods
-            are compared first, and the comparison is kept in the run.
-        folder: folder of the page and its figures. It must be empty, absent, or an earlier report.
-        curves: measure learning curves of the search, which takes minutes. They are kept in the run, and later reports
-            show them until the ranks change.
-        progress: where to show progress.
+    ``folder`` must be empty, absent, or an earlier report, which is replaced.
     """
     check_extra()
     _check_vacant(folder)
