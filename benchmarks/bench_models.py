@@ -18,8 +18,8 @@ from typing import Any
 import click
 import numpy as np
 from environment import Target, alone, describe, growth_exponent, memory_status, say, say_targets, time_in_turn, write
+from page_tables.performance import models_table
 from shapes import DEFAULT_CACHE, SHAPES, SPLIT, as_stored, statistics, subset
-from tables import models_table
 
 from relens.cli.console import TerminalProgress
 from relens.ensemble.objective import model_mrrs

@@ -30,10 +30,10 @@ from environment import (
     time_in_turn,
     write,
 )
+from page_tables.performance import scale_table
 from rank_files import DATASET, write_sampled
 from reading import file_readers
 from shapes import DEFAULT_CACHE, SPLIT, WIKIKG2_TRIPLES, wikikg2
-from tables import scale_table
 
 from relens.cli.console import TerminalProgress
 from relens.ensemble.search import search

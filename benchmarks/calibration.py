@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from relens.cli.options import weights_option
 from relens.data.catalog import load_dataset
 from relens.ensemble.weights import EnsembleWeights
 from relens.prediction.candidate_ranking import Place
@@ -18,7 +19,7 @@ from relens.runs import Run
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--weights", "name", help="Weights of the runs.  [default: dsc, or the only ones there are]")
+@weights_option
 def main(runs: tuple[Path, ...], name: str | None) -> None:
     """Print, for each of RUNS, the mean confidence at rank 1 and the share of test answers there, in a line of JSON."""
     for path in runs:
@@ -34,7 +35,7 @@ def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndar
     if confidence is None:
         raise click.ClickException(f"{run.path} was ranked among sampled candidates, for which there is no confidence")
     test = test if test.models == weights.models else test.select_models(weights.models)
-    mine = weights.of_packed(test)
+    mine = weights.aligned_to(test)
     ranks, groups = mine.answer_ranks(test), mine.grouping.groups_of(test.queries).tolist()
     answered = (test.n_candidates < n_entities).tolist()
     said = [

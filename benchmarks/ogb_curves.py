@@ -17,7 +17,7 @@ from shapes import biokg, wikikg2
 from relens.cli.console import TerminalProgress
 from relens.ensemble.learning_curves import curves_to_json, measure_curves
 from relens.packs.simulation import Simulation
-from relens.reports.curves import draw_curves
+from relens.reports.figures import draw_curves
 from relens.reports.style import figure_style
 
 SIZES = {"ogbl-biokg": biokg, "ogbl-wikikg2": wikikg2}

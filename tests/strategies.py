@@ -1,4 +1,4 @@
-"""Strategies for Hypothesis: small matrices full of ties."""
+"""Strategies for Hypothesis: small matrices full of ties, and ranks of answers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+from relens.ranking.answer_ranks import AnswerRanks
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,13 @@ def weights(n_models: int) -> st.SearchStrategy[list[int]]:
     """Draw non-negative whole weights, zeros frequent, never all zero."""
     one = st.one_of(st.just(0), st.integers(0, 4), st.integers(0, 2**20))
     return st.lists(one, min_size=n_models, max_size=n_models).filter(any)
+
+
+tie_counts = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=12)
+"""For each of 1-12 answers, the candidates ahead of it and level with it."""
+
+
+def answer_ranks(pairs: list[tuple[int, int]]) -> AnswerRanks:
+    """Return the ranks of answers with these numbers of candidates ahead and level."""
+    ahead, tied = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return AnswerRanks(ahead, tied)

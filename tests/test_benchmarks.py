@@ -222,7 +222,7 @@ def test_bounds_of_training_steps_add_up(training: dict[str, Any]) -> None:
     assert models["rotate"]["bound"]["phases"]["forward"]["roots"] == 512 * 129 * 32
 
 
-def test_what_fails_in_a_training_benchmark_is_recorded(folder: Path) -> None:
+def test_failures_in_a_training_benchmark_are_recorded(folder: Path) -> None:
     """A batch larger than the training split: PyKEEN has none, batches of relens span epochs."""
     pytest.importorskip("pykeen", reason="PyKEEN is not installed")
     found = run_training(folder / "failed.json", "--part", "training", "--model", "transe", "--batch", "8192")
@@ -319,7 +319,7 @@ def test_models_are_judged_by_both_protocols(tmp_path: Path) -> None:
         assert sampled["models"][name]["test"]["mrr"] >= full["models"][name]["test"]["mrr"]
 
 
-def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
+def test_searches_resume_where_they_stopped(folder: Path, ring: Path) -> None:
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
     command = ("paper_searches.py", ring, "--output", folder / "s.json", "--trials", "2", "--basic-trials", "2")

@@ -12,7 +12,7 @@ from relens.errors import InputError
 CPU, FIRST, SECOND = device("cpu"), device("cuda:0"), device("cuda:1")
 
 
-def test_the_cpu_alone_is_shared_by_jobs_and_whatever_else_is_named_counts():
+def test_only_a_single_cpu_is_shared_by_jobs():
     assert training_places([CPU], 3) == [CPU, CPU, CPU]
     assert training_places([CPU, CPU], 3) == [CPU, CPU]
     assert training_places([FIRST], 3) == [FIRST]

@@ -29,11 +29,11 @@ from relens.errors import (
         ("it's", ["its"], "did you mean 'its'?"),
     ],
 )
-def test_the_hint_names_what_is_near(name, known, hint):
+def test_the_hint_lists_similar_names(name, known, hint):
     assert nearest(name, known) == hint
 
 
-def test_the_hint_is_short_whatever_is_known():
+def test_the_hint_stays_short_with_many_names():
     assert nearest("zzz", [f"a{i}" for i in range(12)]).endswith("'a11'")
     many = nearest("zzz", (f"a{i}" for i in range(500)))
     assert many == "available: " + ", ".join(f"'a{i}'" for i in range(12)) + ", …"

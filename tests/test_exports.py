@@ -5,6 +5,7 @@ from importlib import import_module
 import pytest
 
 EXPORTS = {
+    "relens": "relens.runs:Run",
     "relens.clusters": "relens.clusters.remote:Remote",
     "relens.data": "relens.data.negatives:sample_negatives",
     "relens.ensemble": "relens.ensemble.methods.base:Method",
@@ -26,3 +27,11 @@ def test_a_package_exports_the_name_of_a_module(package: str) -> None:
 def test_an_unknown_name_is_an_attribute_error(package: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nonsense'"):
         _ = import_module(package).nonsense
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("fit", "relens.ensemble.search:search"), ("load_ranks", "relens.packs.store:load_pack")]
+)
+def test_a_name_may_differ_from_that_of_the_module(name: str, place: str) -> None:
+    module, _, attribute = place.partition(":")
+    assert getattr(import_module("relens"), name) is getattr(import_module(module), attribute)

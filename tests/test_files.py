@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -301,13 +300,13 @@ def test_json_comes_back_and_has_no_nan(tmp_path):
     ],
     ids=["cut", "empty", "binary", "list", "null", "deep", "long number"],
 )
-def test_what_is_no_json_object_is_refused_by_name(tmp_path, content, message):
+def test_files_without_a_json_object_are_refused(tmp_path, content, message):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_json(tmp_path / "a.json", "thing")
 
 
-def test_missing_and_unreadable_json_are_told_apart(tmp_path):
+def test_missing_and_unreadable_json_have_different_errors(tmp_path):
     with pytest.raises(InputError, match=r"thing .*none\.json does not exist"):
         read_json(tmp_path / "none.json", "thing")
     with pytest.raises(InputError, match=f"thing {tmp_path} cannot be read: Is a directory"):
@@ -349,7 +348,7 @@ def write_bad_npy(path: Path, kind: str) -> None:
     "kind",
     ["pickled", "archive", "folder", "truncated", "header only", "empty", "text", "archive broken"],
 )
-def test_what_is_no_plain_npy_is_refused_with_a_remedy(tmp_path, kind):
+def test_other_npy_files_are_refused_with_a_remedy(tmp_path, kind):
     path = tmp_path / "a.npy"
     write_bad_npy(path, kind)
     refusal = rf"{path} cannot be read as a plain \.npy array \(.+\)\. .*pickled or truncated files cannot be read"
@@ -380,7 +379,6 @@ def test_writing_flushes_to_the_disk_before_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "replace", lambda *paths: (order.append("replace"), replace(*paths)))
     write_text(tmp_path / "a", "x")
     assert order == ["fsync", "replace"]
-    assert time.time() - (tmp_path / "a").stat().st_mtime < 60
 
 
 def test_a_locked_folder_is_refused_to_others_until_it_is_let_go(tmp_path):
@@ -394,7 +392,7 @@ def test_a_locked_folder_is_refused_to_others_until_it_is_let_go(tmp_path):
 
 
 @pytest.mark.parametrize("answer", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
-def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch, answer):
+def test_a_file_system_without_locks_works(tmp_path, monkeypatch, answer):
     fcntl = pytest.importorskip("fcntl", reason="this system has no such locks")
 
     def refuse(*_: object) -> None:
@@ -426,7 +424,7 @@ def test_a_lock_that_cannot_be_made_for_another_reason_is_an_error(tmp_path):
         pass
 
 
-def test_what_never_took_its_place_is_removed_and_nothing_else(tmp_path):
+def test_only_unfinished_files_are_removed(tmp_path):
     for name in (".dsc.json.ab12.part", ".lock", ".again", "mine.part", "notes.old"):
         (tmp_path / name).write_text("x")
     for name in (".ranks.cd34.part/valid", ".transe.old/trained", "models/.inside.part"):
@@ -452,7 +450,7 @@ with whole_folder(path) as aside:
 """
 
 
-def test_what_a_killed_process_had_filled_goes_with_the_next_attempt_and_what_a_living_one_fills_stays(tmp_path):
+def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
     code = "import time; from pathlib import Path; from relens.files import whole_folder\n"
     code += f"with whole_folder(Path({str(tmp_path / 'run')!r})) as aside: print(aside, flush=True); time.sleep(60)"
     command = [sys.executable, "-c", code]

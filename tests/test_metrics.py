@@ -8,25 +8,17 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from relens.metrics import METRICS, Metric
 from relens.metrics.hits import Hits, hits
 from relens.metrics.mean_rank import mean_rank
 from relens.metrics.mrr import mrr
-from relens.ranking.answer_ranks import AnswerRanks
 from relens.registry import Registry
 from tests.oracles import tie_rules
-
-counts = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=12)
-
-
-def answer_ranks(pairs: list[tuple[int, int]]) -> AnswerRanks:
-    ahead, tied = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return AnswerRanks(ahead, tied)
+from tests.strategies import answer_ranks, tie_counts
 
 
-@given(counts)
+@given(tie_counts)
 @pytest.mark.parametrize("rule", ["optimistic", "realistic", "pessimistic"])
 def test_metrics_equal_the_fractions(rule: str, pairs: list[tuple[int, int]]) -> None:
     expected = [tie_rules(ahead, tied)[rule] for ahead, tied in pairs]
@@ -39,7 +31,7 @@ def test_metrics_equal_the_fractions(rule: str, pairs: list[tuple[int, int]]) ->
         assert hits(ranks, k) == float(Fraction(sum(rank <= k for rank in expected), len(pairs)))
 
 
-@given(counts)
+@given(tie_counts)
 def test_every_entry_measures_the_ranks_of_its_tie_rule(pairs: list[tuple[int, int]]) -> None:
     ranks = answer_ranks(pairs)
     assert {name: metric.measure(ranks) for name, metric in METRICS.items()} == {

@@ -27,7 +27,7 @@ def test_every_mark_is_up_to_date(pages: ModuleType, page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["training-cpu training", "training-h200 ranking"])
-def test_a_changed_table_is_filled_and_said_to_be_out_of_date(pages: ModuleType, name: str) -> None:
+def test_a_changed_table_is_filled_and_reported_as_outdated(pages: ModuleType, name: str) -> None:
     page = f"before\n\n<!-- table pykeen {name} -->\n| 1 |\n<!-- /table -->\n\nafter\n"
     found = pages.fill(page, "page.md")
     assert found.outdated == [f"page.md:3: table pykeen {name}: out of date"]

@@ -22,10 +22,13 @@ def test_a_written_record_is_read_again(tmp_path):
     ("value", "message"),
     [
         (
-            {"kind": "relens weights"},
+            {"kind": "relens weights", "format": 3},
             "letter.json is not a 'relens letter' record: its kind is 'relens weights'. Write",
         ),
-        ({}, "its kind is None"),
+        (
+            {"format": 3},
+            "its kind is None. Convert a run of an older relens with `relens upgrade RUN`, or write",
+        ),
         ({"kind": "relens letter", "format": 2}, "has format 2, this relens reads format 3. Convert the run with"),
         ({"kind": "relens letter", "format": 4, "relens": "9.1"}, "Use relens 9.1, which wrote it, or write it again"),
         ({"kind": "relens letter", "format": "odd"}, "has format 'odd'.* Use the relens that wrote it"),

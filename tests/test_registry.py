@@ -58,6 +58,6 @@ def test_names_are_found_in_any_case_and_others_get_a_hint(monkeypatch):
         ("MISSING", r"'missing', which cannot be loaded \(AttributeError"),
     ],
 )
-def test_what_cannot_be_added_names_the_package(monkeypatch, value, message):
+def test_errors_about_entry_points_name_the_package(monkeypatch, value, message):
     with pytest.raises(RelensError, match=message):
         list(table(monkeypatch, value))

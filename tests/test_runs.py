@@ -137,7 +137,7 @@ def test_an_interrupted_import_leaves_no_run_and_no_other_ranks(tmp_path):
     assert sorted(path.name for path in run.path.iterdir()) == [".lock", "ranks", "run.json"]
 
 
-def test_what_a_killed_relens_left_is_no_obstacle_to_a_new_run(tmp_path):
+def test_leftovers_of_a_killed_process_do_not_prevent_a_new_run(tmp_path):
     """The tests of the pipeline kill one for real."""
     for path in (tmp_path / "made", tmp_path / "received"):
         path.mkdir()

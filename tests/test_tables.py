@@ -17,8 +17,8 @@ from relens.metrics import METRICS
 from relens.records import Provenance
 from relens.significance import Interval, PairedTest
 from relens.tables import Column, Row, Table, breakdown_table, comparison_table, evaluation_table, spread_table
+from relens.tables.formats import wrapped
 from relens.tables.table import Look
-from relens.tables.text import wrapped
 
 FACTS = {"data set": "toy_set", "split": "test"}
 CAPTION = (
@@ -100,7 +100,7 @@ def test_any_label_stays_one_cell(label: str) -> None:
     assert read_csv(table)[0]["name"] == label
 
 
-def test_rounding_is_for_people_alone() -> None:
+def test_only_text_for_people_is_rounded() -> None:
     table = small([1 / 3, None])
     assert "0.33" in table.to_text()
     assert "0.333" not in table.to_text() + table.to_markdown() + table.to_latex()
@@ -129,7 +129,7 @@ def test_the_best_is_marked_in_every_rendering_for_people() -> None:
     assert "*" not in table.to_text(terminal=True) + table.to_csv()
 
 
-def test_what_looks_equal_to_the_best_is_marked_too() -> None:
+def test_values_that_round_to_the_best_are_marked_as_best() -> None:
     assert small([0.3301, 0.3349, 0.32], mark_best=True).to_markdown().count("**0.33**") == 2
 
 
@@ -226,7 +226,7 @@ def test_broken_labels_lose_nothing_but_blanks_at_the_ends_of_lines(label: str, 
     assert all(lines) or " " in label
 
 
-def test_a_narrow_terminal_does_without_some_columns_and_says_so() -> None:
+def test_a_narrow_terminal_drops_columns_with_a_note() -> None:
     table = comparison_table([*compared(), evaluation("dsc:input=rank,regularise=none", 0.36)], ensemble="dsc")
     everything = ["method", "kind", "MRR", "95% interval", "Hit@1", "Hit@3", "Hit@10", "MR", "Δ MRR", "p"]
     wide, at_100, at_80 = (table.to_text(width, terminal=True) for width in (120, 100, 80))
@@ -241,7 +241,7 @@ def test_a_narrow_terminal_does_without_some_columns_and_says_so() -> None:
     assert [width_of(text) <= width for text, width in ((wide, 120), (at_100, 100), (at_80, 80))] == [True] * 3
 
 
-def test_what_is_no_terminal_gets_every_column() -> None:
+def test_outside_a_terminal_all_columns_are_shown() -> None:
     text = comparison_table(compared()).to_text(60)
     assert len(headings_of(text)) == 10
     assert "that do not fit" not in text

@@ -1,6 +1,6 @@
-"""Tables of models and ensembles on the paper's data sets, with its figures, and of the leaderboard's models."""
+"""Tables of models and ensembles: on the paper's data sets with its figures, of the leaderboard, and of the demo."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from reproduction.claims import CLAIMS, RELATIONS, VERDICTS, Finding
@@ -14,6 +14,7 @@ from reproduction.evidence import (
     SIX,
     Evidence,
     Leaderboard,
+    load,
 )
 
 from relens.metrics.mrr import mrr
@@ -221,3 +222,33 @@ def _best_single(evidence: Evidence) -> str:
 
 def _p(value: float) -> str:
     return "< .001" if value < 1e-3 else f"{value:.3f}".removeprefix("0")
+
+
+def demo() -> str:
+    """Return the best single model on validation, and the methods, with seed 0."""
+    record = load("demo")
+    best = max(record["models"], key=lambda name: record["models"][name]["best_mrr"])
+    titles = {
+        best: f"{SIX[best]}, the best single model on validation",
+        "mean": "mean of all six",
+        "stacking": "stacking",
+        **{name: f"`{name}`" for name in (SIMPLE_AS_PUBLISHED, DSC_AS_PUBLISHED, "simple", "dsc")},
+    }
+    return _demo_table(record, titles, {"Hit@1": "hits_at_1", "Hit@10": "hits_at_10"})
+
+
+def own_model() -> str:
+    """Return the models and methods of ``examples/own_model.py``."""
+    names = ("frequency", "complex", "mean", "simple", "dsc")
+    hits = {"Hit@1": "hits_at_1", "Hit@3": "hits_at_3", "Hit@10": "hits_at_10"}
+    return _demo_table(load("own-model"), {name: f"`{name}`" for name in names}, hits)
+
+
+def _demo_table(record: Mapping[str, Any], titles: Mapping[str, str], hits: Mapping[str, str]) -> str:
+    entries = {**record["models"], **record["methods"]}
+    rows = []
+    for name, title in titles.items():
+        test, interval = entries[name]["test"], entries[name]["test_interval"]
+        shown = "–".join(map(figure, interval))
+        rows.append([title, figure(test["mrr"]), shown, *(figure(test[metric]) for metric in hits.values())])
+    return table(["test split", "MRR", "95 % interval", *hits], rows)

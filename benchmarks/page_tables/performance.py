@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from reproduction.evidence import load
+
 from .markdown import duration, table
 
 Report = dict[str, Any]
@@ -206,3 +208,40 @@ def _times(seconds: float, report: Report) -> str:
 
 def _mrr(value: float) -> str:
     return f"{value:.4f}"
+
+
+SEARCHES = ("search-fb15k-237", "search-wn18rr")
+MEASURED = (*SEARCHES, "pack", "scale-wikikg2", "models-fb15k-237", "ogb-reading")
+
+TABLES: dict[str, Callable[..., str]] = {
+    "machine": lambda report: machine_table(load(report)),
+    "search": lambda: search_table([load(name) for name in SEARCHES]),
+    "methods": lambda: methods_table([load(name) for name in SEARCHES]),
+    "pack": lambda: pack_table(load("pack")),
+    "scale": lambda: scale_table(load("scale-wikikg2")),
+    "models": lambda: models_table(load("models-fb15k-237")),
+    "growth": lambda report: growth_table(load(report)),
+    "ogb-reading": lambda: ogb_table(load("ogb-reading")),
+    "targets": lambda: targets_table([load(name) for name in MEASURED]),
+}
+"""The tables of the committed reports, by name."""
+
+BY_BENCHMARK: dict[str, tuple[Callable[[Report], str], ...]] = {
+    "pack": (pack_table,),
+    "scale": (scale_table, growth_table),
+    "models": (models_table, growth_table),
+    "ogb": (ogb_table,),
+}
+"""The tables of each kind of report, except searches, which share a table."""
+
+
+def all_tables(reports: Sequence[Report]) -> list[str]:
+    """Return the tables of any reports, those of searches side by side."""
+    searches = [report for report in reports if report["benchmark"] == "search"]
+    parts = [machine_table(report) for report in reports[:1]]
+    if searches:
+        parts += [search_table(searches), methods_table(searches)]
+    parts += [show(report) for report in reports for show in BY_BENCHMARK.get(report["benchmark"], ())]
+    if any(report["targets"] for report in reports):
+        parts.append(targets_table(reports))
+    return parts

@@ -3,8 +3,9 @@
 The functions below are the verbs of the command line. Names are imported when first used: ``import relens`` stays fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from relens.exports import lazy_exports
 
 __version__ = "0.1.0"
 
@@ -38,44 +39,36 @@ if TYPE_CHECKING:
     from relens.training.trained import TrainedModel as TrainedModel
 
 _PUBLIC = {
-    "Comparison": "relens.comparison:Comparison",
-    "Dataset": "relens.data.dataset:Dataset",
-    "Ensemble": "relens.prediction.ensemble:Ensemble",
-    "EnsembleWeights": "relens.ensemble.weights:EnsembleWeights",
-    "Evaluation": "relens.evaluation:Evaluation",
-    "PackedRanks": "relens.packs.pack:PackedRanks",
-    "Prediction": "relens.prediction.predictions:Prediction",
-    "Predictions": "relens.prediction.predictions:Predictions",
-    "Queries": "relens.data.queries:Queries",
-    "RelensError": "relens.errors:RelensError",
-    "Run": "relens.runs:Run",
-    "Simulation": "relens.packs.simulation:Simulation",
-    "TrainedModel": "relens.training.trained:TrainedModel",
-    "compare": "relens.comparison:compare",
-    "evaluate": "relens.evaluation:evaluate",
+    "Comparison": "relens.comparison",
+    "Dataset": "relens.data.dataset",
+    "Ensemble": "relens.prediction.ensemble",
+    "EnsembleWeights": "relens.ensemble.weights",
+    "Evaluation": "relens.evaluation",
+    "PackedRanks": "relens.packs.pack",
+    "Prediction": "relens.prediction.predictions",
+    "Predictions": "relens.prediction.predictions",
+    "Queries": "relens.data.queries",
+    "RelensError": "relens.errors",
+    "Run": "relens.runs",
+    "Simulation": "relens.packs.simulation",
+    "TrainedModel": "relens.training.trained",
+    "compare": "relens.comparison",
+    "evaluate": "relens.evaluation",
     "fit": "relens.ensemble.search:search",
-    "load_dataset": "relens.data.catalog:load_dataset",
+    "load_dataset": "relens.data.catalog",
     "load_ranks": "relens.packs.store:load_pack",
-    "open_run": "relens.runs:open_run",
-    "predict": "relens.api:predict",
-    "rank": "relens.api:rank",
-    "report": "relens.api:report",
-    "run": "relens.api:run",
+    "open_run": "relens.runs",
+    "predict": "relens.api",
+    "rank": "relens.api",
+    "report": "relens.api",
+    "run": "relens.api",
     "save_ranks": "relens.packs.store:save_pack",
-    "search": "relens.ensemble.search:search",
-    "train": "relens.api:train",
-    "upgrade": "relens.api:upgrade",
+    "search": "relens.ensemble.search",
+    "train": "relens.api",
+    "upgrade": "relens.api",
 }
 __all__ = ["__version__", *_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'relens' has no attribute {name!r}")
-    module, _, attribute = _PUBLIC[name].partition(":")
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_exports(__name__, _PUBLIC)
 
 
 def __dir__() -> list[str]:

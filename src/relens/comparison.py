@@ -9,13 +9,13 @@ import numpy as np
 from relens.data.grouping import Grouping
 from relens.ensemble.methods import METHODS
 from relens.ensemble.objective import model_mrrs
-from relens.ensemble.options import Option
 from relens.ensemble.search import search
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.settings import SearchSettings, setting_options
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
 from relens.evaluation import Evaluation, NamedRanks, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.packs.store import check_pair
 from relens.progress import SILENT, Progress

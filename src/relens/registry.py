@@ -1,6 +1,6 @@
 """Tables of objects that users choose by name: models, methods, searchers, inputs, importers, metrics.
 
-Each table has its own package. A module of that package holds one entry; nothing else lists it.
+Each table has its own package. The modules of that package hold the entries; nothing else lists them.
 Other distributions add entries through entry points of the table's group, for instance in their ``pyproject.toml``::
 
     [project.entry-points."relens.methods"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from relens.comparison import Comparison
 from relens.data.queries import SPLITS
+from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.evaluation import Evaluation
@@ -161,21 +162,22 @@ class Run:
         return sorted(path.stem for path in (self.path / "weights").glob("*.json") if is_name(path.stem))
 
     def choose_weights(self, name: str | None = None) -> str:
-        """Return ``name`` if the run has such weights; for None return ``dsc``, or the only ones there are."""
+        """Return ``name`` if the run has such weights; for None the default method's, or the only ones there are."""
         names = self.weights_names
         if not names:
             raise WeightsError(f"{self.path} has no weights yet: search them with `relens search {self.path}`")
         if name is None:
-            if "dsc" not in names and len(names) > 1:
+            default = SearchSettings().default_name()
+            if default not in names and len(names) > 1:
                 raise WeightsError(f"{self.path} has several weights: choose one with `weights={{{','.join(names)}}}`")
-            return "dsc" if "dsc" in names else names[0]
+            return default if default in names else names[0]
         _check_name(name)
         if name not in names:
             raise WeightsError(f"{self.path} has no weights {name!r}; {nearest(name, names)}")
         return name
 
     def weights(self, name: str | None = None) -> EnsembleWeights:
-        """Load weights of the run by name; without a name ``dsc``, or the only ones there are."""
+        """Load weights of the run by name; without a name those of the default method, or the only ones."""
         return EnsembleWeights.load(self.weights_path(self.choose_weights(name)))
 
     def weights_path(self, name: str) -> Path:

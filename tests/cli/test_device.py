@@ -125,7 +125,7 @@ def test_serving_makes_its_device_the_current_one_in_the_thread_that_predicts(ri
 
 def test_pykeens_models_make_their_device_the_current_one(monkeypatch):
     pytest.importorskip("pykeen", reason="needs PyKEEN: pip install 'relens[pykeen]'")
-    from relens.importers.pykeen import PykeenIds, PykeenScorer
+    from relens.importers.layouts.pykeen import PykeenIds, PykeenScorer
     from tests.pykeen_folders import DATASET, other_ids
 
     seen = []

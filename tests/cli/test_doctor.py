@@ -20,7 +20,7 @@ def package_names(requirements):
     return tuple(requirement.split(">")[0].split("=")[0] for requirement in requirements)
 
 
-def test_it_knows_what_the_extras_bring():
+def test_packages_of_the_extras_match_the_project_file():
     extras = {name: package_names(found) for name, found in PROJECT["optional-dependencies"].items()}
     user_facing = PROJECT["optional-dependencies"]["all"][0].partition("[")[2].rstrip("]").split(",")
     assert {name: doctor.EXTRAS[name] for name in user_facing} == {name: extras[name] for name in user_facing}

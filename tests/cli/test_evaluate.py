@@ -137,7 +137,7 @@ def test_parts_come_as_tables_of_their_own(searched):
     assert relations[1:] == ["relation 3 24", "relation 2 18", "relation 1 12", "relation 0 6"]
 
 
-def test_unknown_cardinalities_are_said_to_be_unknown(searched):
+def test_unknown_cardinalities_raise_an_error(searched):
     outcome = succeed("evaluate", searched, "--by", "cardinality")
     assert "relens: the cardinality classes are unknown: import or pack the ranks with --data" in outcome.err
     assert "by cardinality" not in outcome.out
@@ -218,7 +218,7 @@ def test_wrong_use_is_explained(run_path, options, message):
     assert not (run_path / "evaluations").exists()
 
 
-def test_what_is_missing_is_named(searched, tmp_path):
+def test_errors_name_missing_parts(searched, tmp_path):
     fail(2, f"{tmp_path}/none is not a run: it does not exist", "evaluate", tmp_path / "none")
     shutil.rmtree(searched / "ranks" / "test")
     fail(2, "has no ranks of test (present: valid)", "evaluate", searched)

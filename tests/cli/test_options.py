@@ -50,7 +50,7 @@ def test_an_argument_becomes_the_option_of_its_parameter(message, shown):
         "found a=b, expected `key`",
     ],
 )
-def test_what_no_option_stands_for_stays(message):
+def test_arguments_without_an_option_stay(message):
     assert with_options(message, command) == message
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from click.testing import CliRunner, Result
 from relens import registry
 from relens.cli import cli
 from relens.importers.dense import Matrix
-from relens.importers.importer import IMPORTERS, MODELS, Importer, Option
+from relens.importers.importer import IMPORTERS, MODELS, Importer
 from relens.importers.layouts.scores import read_scores
+from relens.options import Option
 from relens.runs import Run
 from tests import authors_files, oracles, score_files
 
@@ -209,14 +211,15 @@ def test_help_lists_every_layout_and_its_options(monkeypatch):
     text = relens("import", "--help").output
     for importer in IMPORTERS.values():
         assert importer.name in text
-        for option in importer.all_options:
-            assert f"--{option.flag or option.name}" in text
+        for name, option in importer.all_options.items():
+            assert f"--{option.flag or name}" in text
 
 
 class Constant(Importer):
     """An importer of another distribution: all scores are alike."""
 
-    name, description, options = "constant", "DIR/queries.tsv", (Option("value", "The score.", default="0"), MODELS)
+    name, description = "constant", "DIR/queries.tsv"
+    options = MappingProxyType({"value": Option("The score.", "0"), "models": MODELS})
 
     def read(self, folder, **options):
         scores = read_scores(folder, models=options["models"])
@@ -248,7 +251,7 @@ def test_an_importer_of_another_distribution_is_a_layout(tmp_path, monkeypatch):
         relens("import", tmp_path, "--layout", "scores", "--value", "2", "--run", tmp_path / "r"),
         "`value=2` is not an option of the layout scores: it belongs to constant",
     )
-    monkeypatch.setattr(Constant, "options", (Option("gaps", "Other gaps."),))
+    monkeypatch.setattr(Constant, "options", {"gaps": Option("Other gaps.")})
     fails_with(
         relens("import", "--help"), "the layouts scores and constant declare the option 'gaps' in different ways"
     )

@@ -66,7 +66,7 @@ def test_wrong_requests(graph, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-def test_it_says_at_once_what_it_does_and_names_the_stages(graph, finished):
+def test_the_plan_and_the_stages_are_shown(graph, finished):
     path, outcome = finished
     lines = [line.removeprefix("relens: ") for line in outcome.err.splitlines()]
     assert lines[:4] == [
@@ -161,7 +161,7 @@ def uninterrupted(graph, tmp_path_factory):
     [(["--jobs", "1"], True), (["--jobs", "2"], True), (["--devices", "cpu,cpu"], False)],
     ids=["one", "group", "parent"],
 )
-def test_interrupted_it_keeps_every_model_and_goes_on_there(graph, uninterrupted, tmp_path, workers, to_all):
+def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, tmp_path, workers, to_all):
     """Ctrl-C in a terminal reaches parent and workers, ``kill -INT`` the parent alone; the end is the same."""
     command = ["run", str(graph), *LONG, "--run", str(tmp_path / "run")]
     process = subprocess.Popen(

@@ -198,7 +198,7 @@ def test_score_gaps_are_needed_for_scores(tmp_path):
     assert set(value["settings"]["cross_validation"]) == {"rank", "log", "sqrt", "rrf"}
 
 
-def test_what_is_no_run_is_named(run_path, tmp_path):
+def test_paths_that_are_not_runs_are_named(run_path, tmp_path):
     fail(2, f"{tmp_path}/none is not a run: it does not exist. Make one with", "search", tmp_path / "none")
     fail(2, f"{tmp_path} is not a run: it has no run.json.", "search", tmp_path)
     (tmp_path / "file").write_text("")

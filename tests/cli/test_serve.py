@@ -98,7 +98,7 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
         ]
 
 
-def test_other_machines_are_let_in_only_on_request_and_it_says_so(run):
+def test_other_machines_have_access_only_on_request_with_a_note(run):
     with served(run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0") as (_, lines):
         assert lines[-2] == (
             "relens: 0.0.0.0 can be reached from other machines: anyone can use the service, there is no password\n"

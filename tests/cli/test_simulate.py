@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from relens.cli import simulate as simulate_module
+from relens.cli import compare as simulate_module
 from relens.comparison import compare
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack

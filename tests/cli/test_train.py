@@ -47,7 +47,7 @@ def trained(graph, tmp_path_factory):
     return path
 
 
-def test_a_trained_model_says_how_it_went(graph, trained):
+def test_training_reports_its_result(graph, trained):
     again = succeed("train", graph, "--model", "TransE", "--run", trained, "--device", "cpu", *SMALL, "--json")
     assert "is already trained" in again.err
     dataset = read_folder(graph)
@@ -183,7 +183,7 @@ def test_checkpoints_that_a_killed_process_left_beside_a_complete_model_go(graph
     assert [folder.is_dir() for folder in left] == [False, True, False]
 
 
-def test_interrupted_in_training_again_it_goes_on_without_force(graph, tmp_path, monkeypatch):
+def test_interrupted_retraining_resumes_without_force(graph, tmp_path, monkeypatch):
     path = tmp_path / "run"
     command = ("train", graph, "--model", "complex", "--run", path, "--device", "cpu", *SMALL)
     succeed(*command)

@@ -124,7 +124,7 @@ def test_a_form_that_loses_the_input_says_so(run_path, tmp_path, form):
     assert kept(run_path, "w").input == "sqrt"
 
 
-def test_imported_weights_are_not_said_to_be_fitted(searched, tmp_path):
+def test_imported_weights_are_not_called_fitted(searched, tmp_path):
     succeed("weights", "export", searched, "-o", tmp_path / "mine.csv")
     outcome = succeed("weights", "import", searched, tmp_path / "mine.csv")
     path = searched / "weights" / "mine.json"
@@ -171,7 +171,7 @@ def test_a_csv_by_hand(searched, tmp_path):
         ("w.csv", "group,alpha\n", ["--input", "ranks"], "Invalid value for '--input'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imported_is_explained_and_changes_nothing(searched, tmp_path, name, content, options, message):
+def test_failed_imports_are_explained_and_change_nothing(searched, tmp_path, name, content, options, message):
     (tmp_path / name).write_text(content)
     before = (searched / "weights" / "dsc.json").read_bytes()
     fail(2, message, "weights", "import", searched, tmp_path / name, *options)

@@ -157,7 +157,7 @@ class _KillingJournal(SearchJournal):
 
 
 @pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_cluster_that_is_not_there_is_said_to_be(backend, module, monkeypatch) -> None:
+def test_an_unreachable_cluster_raises_an_error(backend, module, monkeypatch) -> None:
     pytest.importorskip(module, reason=f"needs relens[{backend}]")
     monkeypatch.setattr("relens.clusters.engines.SECONDS_TO_CONNECT", 2)
     address = f"127.0.0.1:{free_port()}"
@@ -212,7 +212,7 @@ def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
 
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1", "ray://127.0.0.1:10001", ":6379"])
-def test_an_address_that_is_none_is_told_from_a_cluster_that_is_not_there(address) -> None:
+def test_a_malformed_address_has_an_error_of_its_own(address) -> None:
     pytest.importorskip("ray", reason="needs relens[ray]")
     with (
         pytest.raises(InputError, match=r"^the address is .*: expected host:port of a Ray head node"),

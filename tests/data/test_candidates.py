@@ -100,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_written_is_read(folder):
+def test_written_candidates_are_read_back(folder):
     dataset = DATASET.with_candidates(folder)
     assert set(dataset.candidates) == {"valid", "test"}
     for split, candidates in dataset.candidates.items():

@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 from relens.cli.data import data
 from relens.data.catalog import CATALOG, load_dataset, locate_folder
 from relens.data.checks import describe
-from relens.data.dataset import Dataset
+from relens.data.dataset import Dataset, cardinality_classes
 from relens.data.patterns import PATTERN_OF, patterns
-from relens.data.statistics import cardinality_classes
 from relens.errors import DatasetError
 
 Pairs = set[tuple[str, str]]

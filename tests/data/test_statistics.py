@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens.data.checks import describe
-from relens.data.dataset import Dataset
-from relens.data.statistics import cardinality_classes
+from relens.data.dataset import Dataset, cardinality_classes
 
 N_RELATIONS = 4
 triple = st.tuples(st.integers(0, 5), st.integers(0, N_RELATIONS - 1), st.integers(0, 5))
@@ -45,7 +44,7 @@ def test_head_side_is_written_first(pairs: list[tuple[int, int]], expected: str)
     assert cardinality_classes(triples, 2) == (expected, "")
 
 
-def test_description_counts_what_may_surprise() -> None:
+def test_the_description_counts_unusual_triples() -> None:
     dataset = Dataset.from_labels(
         "toy",
         train=[("a", "r", "b"), ("a", "r", "b"), ("a", "r", "c"), ("a", "s", "b")],

@@ -45,7 +45,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 @pytest.mark.parametrize(("protocol", "zipped"), FORMS)
-def test_what_was_saved_is_read(tmp_path, protocol, zipped):
+def test_saved_files_are_read_back(tmp_path, protocol, zipped):
     path = tmp_path / "train.pt"
     torch.save(CONTENT, path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     assert zipfile.is_zipfile(path) == zipped

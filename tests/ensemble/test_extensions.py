@@ -15,7 +15,7 @@ import numpy as np
 from relens.ensemble.grid import to_grid, uniform
 from relens.ensemble.inputs.base import RankInput
 from relens.ensemble.methods.base import MethodResult, Method
-from relens.ensemble.options import Option
+from relens.options import Option
 from relens.ensemble.sampling import Sampler
 
 

@@ -131,7 +131,7 @@ def test_every_query_is_ranked_with_the_weights_of_its_group(weights, packed):
 
 def test_models_in_another_order_are_aligned_by_name(weights, packed):
     turned = packed.select_models(["m2", "m0", "m1"])
-    mine = weights.of_packed(turned)
+    mine = weights.aligned_to(turned)
     assert mine.models == ("m2", "m0", "m1")
     assert mine.table.tolist() == weights.table[:, [2, 0, 1]].tolist()
     assert mine.fallback.tolist() == [9, 7, 8]
@@ -144,16 +144,16 @@ def test_relations_in_another_order_are_aligned_by_name(weights, packed):
     order = [2, 0, 1]
     queries = replace(packed.queries, relation=np.array([1, 2, 0], dtype=np.int32)[packed.queries.relation])
     renumbered = changed(packed, relations=tuple(RELATIONS[r] for r in order), queries=queries)
-    mine = weights.of_packed(renumbered)
+    mine = weights.aligned_to(renumbered)
     assert mine.relations == renumbered.relations
     assert np.array_equal(weights.answer_ranks(renumbered).realistic, weights.answer_ranks(packed).realistic)
-    assert_same(mine.of_packed(packed), weights)
+    assert_same(mine.aligned_to(packed), weights)
 
 
 def test_unequal_scales_are_aligned_with_their_models(weights, packed):
     scales = np.array([0.5, 1.0, 2.0])
     fitted, other = replace(weights, gap_scales=scales), changed(packed, gap_scales=scales)
-    assert fitted.of_packed(other.select_models(["m1", "m2", "m0"])).gap_scales.tolist() == [1.0, 2.0, 0.5]
+    assert fitted.aligned_to(other.select_models(["m1", "m2", "m0"])).gap_scales.tolist() == [1.0, 2.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_other_models_are_refused_by_name(weights, packed, models, name):
 def test_other_relations_are_refused_by_name(weights, packed):
     other = changed(packed, relations=("likes", "né", "hates"))
     with pytest.raises(WeightsError, match=r"different relations, for instance \['hates', 'knows'\]: fit again"):
-        weights.of_packed(other)
+        weights.aligned_to(other)
     with pytest.raises(WeightsError, match="different relations"):
-        weights.of_packed(changed(packed, relations=RELATIONS[:2]))
+        weights.aligned_to(changed(packed, relations=RELATIONS[:2]))
 
 
 @pytest.mark.parametrize("name", ["toy", "toy2"])
@@ -186,7 +186,7 @@ def test_another_data_set_is_refused_by_fingerprint(weights, packed, name):
     other = changed(packed, provenance=Provenance(name, "beef", "test"))
     message = f"the weights were fitted on 'toy' (f00d), the ranks are of '{name}' (beef). Use the ranks of the"
     with pytest.raises(WeightsError, match=re.escape(message)):
-        weights.of_packed(other)
+        weights.aligned_to(other)
 
 
 def test_the_test_split_of_the_same_data_set_is_welcome(weights, packed):
@@ -197,18 +197,18 @@ def test_the_test_split_of_the_same_data_set_is_welcome(weights, packed):
 def test_gaps_of_other_scales_are_refused(weights, packed):
     message = "score gaps of weights and ranks have different scales: pack both with those of valid"
     with pytest.raises(WeightsError, match=message):
-        weights.of_packed(changed(packed, gap_scales=packed.gap_scales * 2))
+        weights.aligned_to(changed(packed, gap_scales=packed.gap_scales * 2))
     with pytest.raises(WeightsError, match=message):
-        replace(weights, gap_scales=None).of_packed(packed)
+        replace(weights, gap_scales=None).aligned_to(packed)
     with pytest.raises(WeightsError, match=message):
-        weights.of_packed(changed(packed, gap_scales=None))
+        weights.aligned_to(changed(packed, gap_scales=None))
     by_rank = replace(weights, input="rank")
-    assert by_rank.of_packed(changed(packed, gap_scales=packed.gap_scales * 2)).input == "rank"
+    assert by_rank.aligned_to(changed(packed, gap_scales=packed.gap_scales * 2)).input == "rank"
 
 
 def test_scores_need_gaps(weights, packed):
     with pytest.raises(RanksError, match="input 'score' needs score gaps"):
-        weights.of_packed(without_gaps(packed))
+        weights.aligned_to(without_gaps(packed))
 
 
 def test_relations_without_validation_queries_use_the_fallback(weights, packed):

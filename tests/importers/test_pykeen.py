@@ -19,7 +19,7 @@ from relens.data.dataset import Dataset  # noqa: E402
 from relens.data.queries import HEAD, TAIL  # noqa: E402
 from relens.errors import InputError, MissingExtraError, RanksError  # noqa: E402
 from relens.evaluation import model_ranks  # noqa: E402
-from relens.importers.pykeen import PykeenFolder, PykeenIds, PykeenScorer  # noqa: E402
+from relens.importers.layouts.pykeen import PykeenFolder, PykeenIds, PykeenScorer  # noqa: E402
 from relens.importers.scorers import pack_scorers  # noqa: E402
 from tests.pykeen_folders import DATASET, factory, save, train  # noqa: E402
 
@@ -146,7 +146,7 @@ def test_a_pickle_is_not_opened_without_trust(folder, tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_what_is_no_model_is_refused(folder):
+def test_files_that_are_not_models_are_refused(folder):
     torch.save({"weights": torch.ones(2)}, folder / "trained_model.pkl")
     with pytest.raises(RanksError, match="holds dict, expected a PyKEEN model"):
         load(folder)

@@ -135,7 +135,7 @@ def test_anything_that_scores_is_ranked_among_the_candidates(tmp_path, budget):
         check(packed, dataset, split, np.stack([scorer.score(queries) for scorer in scorers.values()]))
 
 
-def test_scales_of_gaps_leave_out_what_is_no_candidate(tmp_path):
+def test_gap_scales_ignore_entities_that_are_no_candidates(tmp_path):
     short = sampled(22)
     built = models(short)
     blank = replace(

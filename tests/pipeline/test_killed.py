@@ -93,7 +93,7 @@ def left_over(path: Path) -> list[str]:
     ],
     ids=["checkpoint", "train", "rank", "search"],
 )
-def test_killed_before_the_report_the_same_command_ends_alike(plan, whole, tmp_path, pattern, models, present):
+def test_resume_after_a_kill_before_the_report(plan, whole, tmp_path, pattern, models, present):
     path = tmp_path / "ring"
     assert run_until(pattern, plan, path, "--no-report") == -signal.SIGKILL
     # It died half way: what was complete is there, what was not is aside.
@@ -105,7 +105,7 @@ def test_killed_before_the_report_the_same_command_ends_alike(plan, whole, tmp_p
     assert_same_files(whole, path, report=False)
 
 
-def test_killed_while_figures_are_drawn_the_same_command_ends_alike(plan, whole, tmp_path):
+def test_resume_after_a_kill_while_figures_are_drawn(plan, whole, tmp_path):
     path = tmp_path / "ring"
     assert run_until("/figures/weights.svg$", plan, path) == -signal.SIGKILL
     assert any(name.endswith("figures/comparison.svg") for name in left_over(path))
@@ -114,7 +114,7 @@ def test_killed_while_figures_are_drawn_the_same_command_ends_alike(plan, whole,
     assert_same_files(whole, path)
 
 
-def test_killed_before_there_is_a_run_the_same_command_ends_alike(plan, whole, tmp_path):
+def test_resume_after_a_kill_before_the_run_exists(plan, whole, tmp_path):
     path = tmp_path / "ring"
     assert run_until("/ring/run.json$", plan, path, "--no-report") == -signal.SIGKILL
     assert [name.rsplit(".", 2)[::2] for name in files(path)] == [[".run.json", "part"]]
@@ -122,7 +122,7 @@ def test_killed_before_there_is_a_run_the_same_command_ends_alike(plan, whole, t
     assert_same_files(whole, path, report=False)
 
 
-def test_killed_before_a_complete_model_lost_its_checkpoints_the_same_command_ends_alike(plan, whole, tmp_path):
+def test_resume_after_a_kill_before_checkpoints_are_removed(plan, whole, tmp_path):
     path = tmp_path / "ring"
     assert run_until("^remove .*/complex/step-000000030$", plan, path, "--no-report") == -signal.SIGKILL
     assert {"models/complex/trained/model.json", "models/complex/step-000000030/state.json"} <= files(path).keys()
@@ -131,7 +131,7 @@ def test_killed_before_a_complete_model_lost_its_checkpoints_the_same_command_en
 
 
 @pytest.mark.parametrize(("stage", "place"), [("train", "models/complex/trained"), ("rank", "ranks")])
-def test_killed_where_the_old_has_left_and_the_new_not_arrived_it_ends_alike(plan, whole, tmp_path, stage, place):
+def test_resume_after_a_kill_between_removal_and_rename(plan, whole, tmp_path, stage, place):
     """A folder is replaced in two steps. The command that goes on does not say ``--force`` again."""
     path = shutil.copytree(whole, tmp_path / "ring")
     assert run_until(f"/ring/{place}$", plan, path, "--force", stage) == -signal.SIGKILL

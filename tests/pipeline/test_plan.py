@@ -22,7 +22,7 @@ def test_changes_that_change_nothing_are_refused(text, message):
         Plan().with_changes([text])
 
 
-def test_a_file_says_everything(tmp_path):
+def test_a_file_sets_all_fields(tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text(
         'dataset = "wn18rr"\nmodels = ["transe", "second"]\npreset = "best"\nseed = 3\nmethods = ["mean", "dsc"]\n'

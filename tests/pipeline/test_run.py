@@ -20,9 +20,9 @@ from relens.errors import InputError
 from relens.files import locked
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
-from relens.pipeline import side_by_side, training
+from relens.pipeline import training
 from relens.pipeline.plan import Plan
-from relens.pipeline.stages import STAGES
+from relens.pipeline.run import STAGES
 from relens.progress import Silent
 from relens.runs import Run
 from relens.training.trained import TrainedModel
@@ -78,9 +78,9 @@ def test_a_run_compares_models_and_methods(finished):
     assert all(0 < evaluation.overall.mrr <= 1 for evaluation in comparison.evaluations)
 
 
-def test_what_is_complete_is_left_alone(plan, finished, monkeypatch):
+def test_complete_stages_are_skipped(plan, finished, monkeypatch):
     path, comparison = finished
-    for owner, name in ((side_by_side, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
+    for owner, name in ((training, "train_model"), (pipeline, "rank_models"), (pipeline, "compare")):
         monkeypatch.setattr(owner, name, None)  # calling it fails
     again = go(plan, path)
     assert again.evaluations == comparison.evaluations
@@ -100,7 +100,7 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(side_by_side, "train_model", "train")
+    watch(training, "train_model", "train")
     watch(pipeline, "rank_models", "rank")
     watch(pipeline, "compare", "search")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
@@ -139,7 +139,7 @@ def killed_at(owner, name, call, monkeypatch):
 
 
 @pytest.mark.parametrize(("victim", "call"), [("save_trained", 2), ("pack", 2), ("compare", 1), ("write_json", 1)])
-def test_interrupted_anywhere_the_same_call_ends_alike(plan, finished, tmp_path, monkeypatch, victim, call):
+def test_a_run_interrupted_anywhere_resumes_to_the_same_result(plan, finished, tmp_path, monkeypatch, victim, call):
     """Each part is interrupted when it is called for the first or second time, then the run goes on."""
     killed_at({"save_trained": training, "pack": Ranker}.get(victim, pipeline), victim, call, monkeypatch)
     with pytest.raises(KilledError):
@@ -164,7 +164,7 @@ def test_forced_training_keeps_a_model_until_its_successor_is_complete(plan, fin
     # Nobody says force again: what was asked for is finished, and left alone from then on.
     assert go(other, path).evaluations == go(other, tmp_path / "fresh").evaluations
     assert_same(tmp_path / "fresh", path)
-    monkeypatch.setattr(side_by_side, "train_model", None)  # calling it fails
+    monkeypatch.setattr(training, "train_model", None)  # calling it fails
     go(other, path)
 
 
@@ -267,7 +267,7 @@ def test_an_unknown_setting_lists_all_there_are_in_order(plan, tmp_path):
     assert {"batch", "steps", "dim", "channels", "gamma", "validate_every"} <= set(listed)
 
 
-def test_what_is_complete_is_counted_and_noted(plan, finished, tmp_path):
+def test_complete_stages_are_counted_and_noted(plan, finished, tmp_path):
     class Notes(Silent):
         said: ClassVar = []
 

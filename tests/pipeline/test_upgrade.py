@@ -163,14 +163,14 @@ def test_nothing_is_converted_while_another_process_is_at_work(old):
         ("models/complex/trained/model.json", {"format": 1}, "format 1, which this relens cannot convert. Train the"),
     ],
 )
-def test_what_cannot_be_converted_is_said(old, file, change, message):
+def test_records_that_cannot_be_converted_raise_an_error(old, file, change, message):
     path = old / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=message):
         relens.upgrade(old)
 
 
-def test_a_folder_without_a_run_is_said(tmp_path):
+def test_a_folder_without_a_run_raises_an_error(tmp_path):
     fail(2, "is not a run: it has no run.json", "upgrade", tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_the_best_are_found_where_scores_spread_over_a_thousand_mean_gaps(seed, 
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_only_what_may_be_best_is_placed(name, monkeypatch):
+def test_only_candidates_that_can_be_best_are_ranked(name, monkeypatch):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(3, 2000)).astype(np.float32)
     scores[:, 1000:1200] = 9.0  # one block
@@ -128,7 +128,7 @@ def test_new_answers_are_as_many_as_asked_for(case, top):
 
 
 @given(cases())
-def test_known_answers_move_nobody(case):
+def test_known_answers_do_not_change_other_places(case):
     standing = standing_of(case)
     n_entities = case[0].shape[1]
     dropped = standing.best(n_entities, with_known=False)

@@ -57,7 +57,7 @@ def test_a_small_group_is_drawn_to_all_of_them():
     )
 
 
-def test_nothing_is_said_without_grounds():
+def test_no_confidence_without_enough_queries():
     found = confidence_of([1] * 20 + [1] * (LEAST - 1), group=[0] * 20 + [1] * (LEAST - 1), n_groups=3)
     assert found.share_at(0, Place(0, 0), answered=False) == 1
     assert found.share_at(1, Place(0, 0), answered=False) is None

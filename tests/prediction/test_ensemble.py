@@ -293,7 +293,7 @@ def test_the_weights_are_found_by_name(copied):
         Ensemble.open(copied)
 
 
-def test_a_run_with_ranks_alone_is_refused_at_once(tiny_run, copied):
+def test_a_run_without_models_is_refused(tiny_run, copied):
     """Before anything is said of weights, which would not help."""
     with pytest.raises(InputError, match="tiny holds ranks only, and predictions need the models that made them"):
         Ensemble.open(tiny_run)
@@ -302,7 +302,7 @@ def test_a_run_with_ranks_alone_is_refused_at_once(tiny_run, copied):
         Ensemble.open(copied, "dsc-rank")
 
 
-def test_what_does_not_belong_together_is_refused(copied, tmp_path):
+def test_mismatched_weights_ranks_and_data_are_refused(copied, tmp_path):
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     replace(weights, dataset=("patterns", "0" * 16)).save(copied.weights_path("other"))
     with pytest.raises(WeightsError, match="'patterns' is now another graph"):
@@ -379,7 +379,7 @@ def test_the_device_is_that_of_the_ranking_if_it_is_here(copied, monkeypatch, ra
     assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == torch.device("cpu")
 
 
-def test_without_ranks_of_the_weights_nothing_is_said_about_confidence(copied):
+def test_no_confidence_without_the_ranks_of_the_weights(copied):
     asked = {"tail": "kind_10", "relation": "kind_of", "known": "drop"}
     assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
     foreign = Run.open(simulated.write_run(copied.path.parent / "foreign"))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relens.prediction import index as index_module
-from relens.prediction.index import COMPARED, OFFERED, NameIndex
+from relens.prediction import names as index_module
+from relens.prediction.names import COMPARED, OFFERED, NameIndex
 
 LABELS = ("Berlin", "Bern", "Aberdeen", "bergen", "Oslo", "/m/01", "Zürich", "STRASSE 1")
 
@@ -43,7 +43,7 @@ def test_nothing_typed_finds_the_first_ones():
 
 
 @pytest.mark.parametrize("typed", ["xyz", "bern\nberl", "\n", "n\nb", "\ud800", "\0"])
-def test_what_is_nowhere_finds_nothing(typed):
+def test_unknown_text_matches_nothing(typed):
     assert found(typed) == []
 
 
@@ -74,7 +74,7 @@ def test_zeros_before_numbers_are_forgiven_first():
     assert of([*officers, "officer_2_3x"]).closest("officer_2_3")[:2] == ["officer_2_03", "officer_2_3x"]
 
 
-def test_of_names_equally_alike_the_first_comes_first():
+def test_equally_similar_names_are_sorted():
     assert of(["cat", "bat", "hat", "rat"]).closest("mat") == ["bat", "cat", "hat"]
 
 

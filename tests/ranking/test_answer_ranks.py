@@ -3,20 +3,12 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from relens.ranking.answer_ranks import AnswerRanks
 from tests.oracles import tie_rules
-
-counts = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), min_size=1, max_size=12)
-
-
-def answer_ranks(pairs: list[tuple[int, int]]) -> AnswerRanks:
-    ahead, tied = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return AnswerRanks(ahead, tied)
+from tests.strategies import answer_ranks, tie_counts
 
 
-@given(counts)
+@given(tie_counts)
 @pytest.mark.parametrize("rule", ["optimistic", "realistic", "pessimistic"])
 def test_ranks_equal_the_fractions(rule: str, pairs: list[tuple[int, int]]) -> None:
     ranks = getattr(answer_ranks(pairs), rule)

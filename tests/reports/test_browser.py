@@ -101,7 +101,7 @@ def test_typing_filters_and_says_how_many_are_left(page):
     assert column(page, 0) == []
 
 
-def test_rows_are_chosen_by_what_the_test_said(page):
+def test_rows_are_filtered_by_the_result_of_their_test(page):
     from selenium.webdriver.support.ui import Select
 
     Select(page.find_element("id", "only")).select_by_value("untested")

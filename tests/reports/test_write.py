@@ -17,7 +17,7 @@ from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
 from relens.reports.figures import EQUAL, UNSEEN
-from relens.reports.headline import Highest, highest_sentence
+from relens.reports.summary import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
 from tests import simulated
@@ -300,7 +300,7 @@ def test_equal_weights_are_no_judgement_of_the_models(tmp_path):
     assert sum(style.startswith("--v") for style in page.with_attribute("style")) == 8 * 3 + 7 * 3
 
 
-def test_without_equal_weights_nothing_is_said_about_them(reported):
+def test_equal_weights_are_mentioned_only_where_they_occur(reported):
     _, path, page = reported
     assert EQUAL not in path.read_text()
     assert "than equal ones" not in page.text
@@ -364,7 +364,7 @@ def test_the_row_with_the_highest_mrr_is_named_and_tested(tmp_path):
     assert f"(p = {p:.2g})" in page.text.split("The highest MRR")[1].split("test MRR of")[0]
 
 
-def test_nothing_is_said_where_the_ensemble_has_the_highest_mrr(tmp_path):
+def test_no_sentence_if_the_ensemble_has_the_highest_mrr(tmp_path):
     def edit(value):
         value["evaluations"][-1]["overall"]["mrr"] = 0.999
 
@@ -381,7 +381,7 @@ def test_nothing_is_said_where_the_ensemble_has_the_highest_mrr(tmp_path):
          "on the queries it is tested on."),
     ],
 )  # fmt: skip
-def test_whether_the_highest_row_can_be_told_from_the_ensemble(difference, p, said):
+def test_the_sentence_on_the_highest_row_gives_its_paired_test(difference, p, said):
     paired = PairedTest("dsc", difference, Interval(0.0, 0.1), p, False)
     text = highest_sentence(Highest("dsc:input=rank,regularise=none", 0.9635, paired), "dsc")
     assert text == f"The highest MRR in the table is that of dsc (input=rank, regularise=none): {said}"
@@ -455,7 +455,7 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     assert "could not be loaded" not in page.text
 
 
-def test_the_graph_is_not_looked_for_in_what_a_killed_relens_left(tmp_path):
+def test_leftovers_of_a_killed_process_are_not_searched_for_the_graph(tmp_path):
     """A model that had stepped aside is none, whatever is left of it."""
     run, _ = with_graph(tmp_path)
     left = run.path / "models" / ".alpha.old" / "trained"

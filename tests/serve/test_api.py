@@ -194,7 +194,7 @@ def test_other_requests_refuse_unknown_names_too(client):
         ("weights?relation=", "relation: String should have at least 1 character"),
     ],
 )
-def test_malformed_requests_are_told_what_is_wrong(client, path, message):
+def test_malformed_requests_get_an_explanation(client, path, message):
     response = client.get(f"/api/{path}")
     assert response.status_code == 422
     assert response.json()["error"].startswith(message)
@@ -223,7 +223,7 @@ ONE = {"head": "ada", "relation": "likes"}
         ({"queries": [{}, {}, {}, {}, {}]}, "queries.0.relation: it is missing; queries.1.relation: it is missing;"),
     ],
 )
-def test_malformed_batches_are_told_what_is_wrong(client, body, message):
+def test_malformed_batches_get_an_explanation(client, body, message):
     assert post(client, body, 422)["error"].startswith(message)
 
 
@@ -299,10 +299,11 @@ def read_all(connection: socket.socket) -> bytes:
 
 def until(found: Callable[[], Any], expected: Any) -> None:
     """Wait until something is as expected."""
-    begun = time.monotonic()
-    while found() != expected:
-        assert time.monotonic() < begun + 10
+    for _ in range(1200):  # rather than hang
+        if found() == expected:
+            return
         time.sleep(0.05)
+    pytest.fail(f"found {found()!r}, expected {expected!r}")
 
 
 HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -342,7 +343,7 @@ def test_a_huge_body_of_unknown_length_is_refused_while_it_arrives(client):
     assert get(client, "/api/health")["status"] == "ok"
 
 
-def test_a_body_that_does_not_arrive_is_not_waited_for():
+def test_a_body_that_does_not_arrive_times_out():
     with serving(Alphabetical(), Limits(body_seconds=0.1)) as address:
         begin = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 50\r\n\r\n{"
         status, body = raw(address, begin)
@@ -351,7 +352,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for():
 
 
 @pytest.mark.parametrize("sent", [(), (b"GET /api/health HTTP/1.1\r\nHost: loc",), (HEALTH,), (HEALTH, b"GET /")])
-def test_connections_without_a_whole_request_lose_their_place(sent):
+def test_silent_connections_are_closed(sent):
     with serving(Alphabetical(), Limits(connections=2, silent_seconds=1)) as address, ExitStack() as opened:
         silent = [opened.enter_context(connected(address)) for _ in range(2)]
         for connection in silent:
@@ -360,14 +361,12 @@ def test_connections_without_a_whole_request_lose_their_place(sent):
                 if part == HEALTH:
                     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
         until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 503)
-        begun = time.monotonic()
         for connection in silent:
             read_all(connection)
-        assert 0.5 < time.monotonic() - begun < 9
         until(lambda: raw(address, HEALTH_AND_CLOSE)[0], 200)
 
 
-def test_one_connection_too_many_is_told_so_like_any_refusal():
+def test_connections_beyond_the_limit_get_a_json_refusal():
     with (
         serving(Alphabetical(), Limits(connections=3)) as address,
         httpx.Client(base_url=address, timeout=10) as client,
@@ -396,18 +395,17 @@ def test_one_connection_too_many_is_told_so_like_any_refusal():
         until(lambda: httpx.get(f"{address}api/health", timeout=10).status_code, 200)
 
 
-def test_headers_that_trickle_in_are_not_waited_for():
+def test_headers_that_arrive_too_slowly_end_the_connection():
     with serving(Alphabetical(), Limits(silent_seconds=1)) as address, connected(address) as connection:
         connection.sendall(b"GET /api/health HTTP/1.1\r\n")
-        begun = time.monotonic()
         with suppress(ConnectionError):
-            while time.monotonic() < begun + 10:
+            for _ in range(1200):
                 connection.sendall(b"a: b\r\n")
                 time.sleep(0.05)
-        assert time.monotonic() < begun + 10
+            pytest.fail("the service did not hang up")
 
 
-def test_an_answer_that_nobody_reads_is_given_up():
+def test_a_connection_whose_answer_is_not_read_is_closed():
     with serving(crowd(), Limits(connections=1, silent_seconds=1)) as address, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         connection.connect((urlsplit(address).hostname, urlsplit(address).port))
@@ -439,13 +437,13 @@ def test_a_prediction_may_take_longer_than_a_connection_may_be_silent():
         assert found.result()["candidates"] == 8
 
 
-def test_what_is_no_http_is_refused(address):
+def test_requests_that_are_not_http_are_refused(address):
     assert raw(address, b"\x16\x03\x01 hello\r\n\r\n")[0] == 400
     with suppress(ConnectionError):  # the service may hang up before it has read everything
         assert raw(address, b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n\r\n")[0] == 400
 
 
-def test_a_slow_prediction_ends_in_504_and_the_others_go_on():
+def test_a_slow_prediction_ends_in_504_and_later_ones_succeed():
     ensemble = Alphabetical(gate=Event())
     with (
         serving(ensemble, Limits(seconds=0.3)) as address,
@@ -460,7 +458,7 @@ def test_a_slow_prediction_ends_in_504_and_the_others_go_on():
     assert len(ensemble.asked) == 2
 
 
-def test_a_full_line_is_refused():
+def test_a_full_queue_refuses_predictions():
     ensemble = Alphabetical(gate=Event())
     with (
         serving(ensemble, Limits(in_line=1)) as address,

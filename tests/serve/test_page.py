@@ -66,7 +66,7 @@ def test_the_page_introduces_what_it_serves_and_offers_questions(driver, address
     assert asked(driver) == {"head": ["a/../b"], "relation": ["likes"]}
 
 
-def test_a_question_is_asked_with_the_keyboard_alone(driver, address):
+def test_a_question_can_be_asked_with_the_keyboard_only(driver, address):
     from selenium.webdriver.common.keys import Keys
 
     driver.get(address)
@@ -197,7 +197,7 @@ def test_an_unknown_name_offers_the_closest_one(driver, address):
     assert texts(driver, "#trail a") == ["Bob → likes → ?"]
 
 
-def test_a_question_that_lacks_something_is_told_what(driver, address):
+def test_an_incomplete_question_gets_an_explanation(driver, address):
     from selenium.webdriver.common.keys import Keys
 
     driver.get(f"{address}?head=adda&relation=likes")

@@ -5,8 +5,7 @@ from threading import Event, current_thread
 
 import pytest
 
-from relens.serve.guard import Limits
-from relens.serve.refusals import RefusedError
+from relens.serve.guard import Limits, RefusedError
 from relens.serve.worker import Worker
 
 
@@ -16,7 +15,7 @@ def refused(work) -> RefusedError:
     return caught.value
 
 
-def test_a_job_runs_in_a_thread_of_its_own_and_its_error_comes_back():
+def test_a_job_runs_in_the_worker_thread_and_its_error_is_raised():
     worker = Worker(Limits())
     assert asyncio.run(worker.run(lambda given_up: current_thread().name)).startswith("prediction")
     with pytest.raises(ZeroDivisionError):
@@ -26,7 +25,7 @@ def test_a_job_runs_in_a_thread_of_its_own_and_its_error_comes_back():
     worker.close()
 
 
-def test_a_job_that_takes_too_long_is_told_that_nobody_waits():
+def test_a_job_that_takes_too_long_is_cancelled():
     worker = Worker(Limits(seconds=0.05))
     told = Event()
 
@@ -40,7 +39,7 @@ def test_a_job_that_takes_too_long_is_told_that_nobody_waits():
     worker.close()
 
 
-def test_a_job_that_never_got_its_turn_is_forgotten():
+def test_a_job_that_times_out_in_the_queue_never_runs():
     worker, gate, ran = Worker(Limits(seconds=0.1)), Event(), []
 
     async def both() -> None:
@@ -60,7 +59,7 @@ def test_a_job_that_never_got_its_turn_is_forgotten():
     worker.close()
 
 
-def test_a_full_line_is_refused_at_once_and_empties_again():
+def test_a_full_queue_refuses_jobs_until_it_has_room():
     worker, gate = Worker(Limits(in_line=2)), Event()
 
     async def three() -> None:

@@ -14,19 +14,19 @@ from relens.errors import InputError, RelensError, nearest
 # verb -> (module, attribute, one-line help). A module is imported when its verb runs: `relens --help` stays fast.
 VERBS: dict[str, tuple[str, str, str]] = {
     "run": ("relens.cli.run", "run", "From a graph to a report: train, rank, search, evaluate."),
-    "report": ("relens.cli.report", "report", "Write the report of a run: one HTML file, and figures."),
+    "report": ("relens.cli.run", "report", "Write the report of a run: one HTML file, and figures."),
     "predict": ("relens.cli.predict", "predict", "Answer questions about the graph with the ensemble of a run."),
-    "serve": ("relens.cli.serve", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
+    "serve": ("relens.cli.predict", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
     "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
     "train": ("relens.cli.train", "train", "Train a base model on a data set."),
-    "rank": ("relens.cli.rank", "rank", "Rank a split's queries with the trained models of a run."),
+    "rank": ("relens.cli.train", "rank", "Rank a split's queries with the trained models of a run."),
     "ranks": ("relens.cli.ranks", "ranks", "Import, pack, show and export ranks."),
     "search": ("relens.cli.search", "search", "Search ensemble weights on validation ranks."),
     "evaluate": ("relens.cli.evaluate", "evaluate", "Evaluate weights (or one model) on a split."),
     "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
     "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),
-    "simulate": ("relens.cli.simulate", "simulate", "Ensemble simulated models; needs no data."),
-    "upgrade": ("relens.cli.upgrade", "upgrade", "Convert a run of an older relens, without training again."),
+    "simulate": ("relens.cli.compare", "simulate", "Ensemble simulated models; needs no data."),
+    "upgrade": ("relens.cli.run", "upgrade", "Convert a run of an older relens, without training again."),
     "doctor": ("relens.cli.doctor", "doctor", "Show versions, devices, threads and caches."),
 }
 

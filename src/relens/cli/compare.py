@@ -1,5 +1,6 @@
-"""``relens compare``: all methods side by side."""
+"""``relens compare`` and ``relens simulate``: all methods side by side, on the ranks of a run or simulated ones."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,27 @@ import click
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import (
     format_option,
+    hold,
     jobs_option,
     json_option,
     models_option,
     output_option,
     run_argument,
     search_options,
+    seed_option,
     settings_from,
     show,
     warn_of_few,
 )
 from relens.comparison import DEFAULT_SPECS, Comparison
 from relens.comparison import compare as compare_methods
+from relens.data.queries import EVALUATED
+from relens.ensemble.settings import SearchSettings
+from relens.errors import InputError
 from relens.packs.pack import PackedRanks
-from relens.runs import Run
+from relens.packs.simulation import Simulation
+from relens.packs.store import save_pack
+from relens.runs import RECORD, Run
 from relens.tables import comparison_table, spread_table
 
 
@@ -90,3 +98,43 @@ def present(
         "notes": list(comparison.notes),
     }
     show(tables, form, output, value)
+
+
+DATASET = "simulated"
+MODELS = ("translation", "rotation", "bilinear", "convolution", "graph")
+TRIPLES = (400, 320, 260, 220, 180, 150, 120, 100, 80, 60, 40, 20)
+
+
+@click.command()
+@click.option(
+    "--run", "run_path", type=click.Path(path_type=Path), default=Path("runs/simulated"), show_default=True,
+    help="The run for ranks and weights; an earlier simulation there is replaced.",
+)  # fmt: skip
+@seed_option
+@jobs_option
+@json_option
+def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
+    """Simulate five models that are good at different relations, and compare methods to combine them.
+
+    The scores of the models are random numbers, with a skill that depends on the relation. The later stages are real:
+    packing, search on the validation split, evaluation on the test split.
+    """
+    if (run_path / RECORD).is_file() and Run.open(run_path).dataset != DATASET:
+        raise InputError(f"{run_path} holds ranks that are not simulated: choose another place with --run")
+    simulation = Simulation(
+        MODELS, TRIPLES, n_entities=2000, level=(2.4, 1.1), skill=0.45, noise=0.5, agreement=0.6, seed=seed
+    )
+    note(f"simulating {len(MODELS)} models on {2 * sum(TRIPLES):,} queries per split, {len(TRIPLES)} relations")
+    progress = TerminalProgress()
+    packed = {split: simulation.packed(split, jobs=jobs, progress=progress) for split in EVALUATED}
+    with Run.receive_ranks(run_path, DATASET, force=True) as folder:
+        for split, ranks in packed.items():
+            save_pack(ranks, folder / split)
+    settings = SearchSettings(seed=seed)
+    comparison = compare_methods(packed["valid"], packed["test"], settings=settings, jobs=jobs, progress=progress)
+    run = hold(run_path)
+    name = settings.default_name()
+    comparison.weights[name].save(run.weights_path(name))
+    present(comparison, packed["valid"], "json" if as_json else "text")
+    where = shlex.quote(str(run_path))
+    note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")

@@ -17,6 +17,7 @@ from relens.cli.options import (
     run_argument,
     seed_option,
     show,
+    weights_option,
 )
 from relens.data.queries import EVALUATED
 from relens.ensemble.objective import model_mrrs
@@ -30,7 +31,7 @@ from relens.tables import breakdown_table, evaluation_table
 
 @click.command()
 @run_argument
-@click.option("--weights", "name", help="Weights of the run to evaluate.  [default: the only ones there are]")
+@weights_option
 @click.option("--model", help="Evaluate this model alone instead of weights.")
 @click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Split to evaluate on.")
 @click.option("--by", type=click.Choice(PARTS), multiple=True, help="Add a table by part; may be given several times.")

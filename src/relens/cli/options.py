@@ -3,7 +3,8 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,14 +13,25 @@ from joblib import cpu_count
 
 from relens.cli.console import emit, note
 from relens.ensemble.methods import METHODS
-from relens.ensemble.options import Option
 from relens.ensemble.settings import SearchSettings, declared_options, setting_options
 from relens.ensemble.weights import EnsembleWeights
 from relens.files import write_text
+from relens.importers.importer import MODELS
+from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.presets import PRESETS
 from relens.runs import Run
 from relens.tables import Table
+
+device_option = click.option(
+    "--device", default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N", help="Where models run."
+)
+devices_option = click.option(
+    "--device", "--devices", "devices", default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N,…",
+    help="Where models run. Each of several devices trains one model at a time: --devices cuda:0,cuda:1. The first "
+    "one ranks.",
+)  # fmt: skip
+
 
 FEW_QUERIES = 100
 """Fewer validation queries cause a warning about fitted weights."""
@@ -36,6 +48,10 @@ seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show
 format_option = click.option(
     "--format", "form", type=click.Choice(["text", "csv", "markdown", "latex"]), default="text",
     show_default=True, help="How to print the table.",
+)  # fmt: skip
+weights_option = click.option(
+    "--weights", "name",
+    help=f"Weights of the run.  [default: {SearchSettings().default_name()}, or the only ones there are]",
 )  # fmt: skip
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
@@ -67,13 +83,6 @@ def split_names(ctx: click.Context, param: click.Parameter, value: str | None) -
     return names
 
 
-def models_option(command: F) -> F:
-    """Add ``--models``, a comma-separated list that arrives as a list of names (empty for all)."""
-    return click.option(
-        "--models", callback=split_names, metavar="A,B,…", help="Use these models only, in this order.  [default: all]"
-    )(command)
-
-
 def search_options(command: F) -> F:
     """Add an option for every field of ``SearchSettings`` but the method."""
     return _with_options(command, {key: option for key, option in setting_options().items() if key != "method"})
@@ -92,28 +101,46 @@ def settings_from(options: dict[str, Any]) -> SearchSettings:
     return SearchSettings(**fields, options=own)
 
 
-def _with_options(command: F, options: dict[str, Option], *, required: bool = True) -> F:
+def _with_options(command: F, options: Mapping[str, Option], *, required: bool = True) -> F:
     """Add command-line options to a command; those that are not ``required`` to have a value are None unless given."""
-    for name, option in reversed(options.items()):
-        command = _command_line_option(name, option, option.default if required else None)(command)
+    for name, option in reversed(list(options.items())):
+        declarations, attributes = declaration(name, option, option.default if required else None)
+        command = click.option(*declarations, **attributes)(command)
     return command
 
 
-def _command_line_option(name: str, option: Option, default: Any) -> Callable[[F], F]:
-    choices = option.choices
-    kind: Any = option.kind
-    if choices:
-        kind = click.Choice(choices)
-    elif option.minimum is not None:
-        whole = option.kind is int
-        kind = click.IntRange(min=int(option.minimum)) if whole else click.FloatRange(min=option.minimum)
+def declaration(name: str, option: Option, default: Any, users: Sequence[str] = ()) -> tuple[list[str], dict[str, Any]]:
+    """Return the declarations and attributes of a click option; help texts end with its ``users``, if there are any."""
+    flag = (option.flag or name).replace("_", "-")
     text, shown = option.full_help, option.unset or option.default
-    if default is None and shown is not None:
+    if default in (None, ()) and shown not in (None, ()):
         text += f"  [default: {shown}]"
-    return click.option(
-        f"--{name.replace('_', '-')}", name, type=kind, default=default, show_default=default is not None,
-        metavar=option.metavar, help=text,
-    )  # fmt: skip
+    if users:
+        text += f"  ({', '.join(users)})"
+    attributes: dict[str, Any] = {"default": default, "metavar": option.metavar, "help": text}
+    if option.kind is bool:
+        off = f"/--no-{flag}" if default is None else ""
+        return [f"--{flag}{off}", name], {**attributes, "is_flag": True}
+    if option.kind is Sequence:
+        return [f"--{flag}", name], {**attributes, "default": None, "callback": split_names}
+    return [f"--{flag}", name], {**attributes, "type": _click_type(option), "show_default": default is not None}
+
+
+def _click_type(option: Option) -> Any:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.minimum is not None:
+        whole = option.kind is int
+        return click.IntRange(min=int(option.minimum)) if whole else click.FloatRange(min=option.minimum)
+    return option.kind if option.kind in (int, float) else str
+
+
+def option_decorator(name: str, option: Option) -> Callable[[F], F]:
+    """Return the decorator that adds one option to a command."""
+    return partial(_with_options, options={name: option})
+
+
+models_option = option_decorator("models", MODELS)
 
 
 def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> None:

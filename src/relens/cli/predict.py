@@ -1,4 +1,4 @@
-"""``relens predict``: answers of the ensemble of a run to questions about its graph."""
+"""``relens predict`` and ``relens serve``: answers of the ensemble of a run, in the terminal or as a service."""
 
 import csv
 import json
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.device import device_option
-from relens.cli.options import json_option, output_option, run_argument, show
+from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
+from relens.errors import MissingExtraError
 from relens.files import whole_file
 from relens.prediction import KNOWN, Ensemble, KnownFacts, Predictions
 from relens.runs import Run
@@ -46,7 +46,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Facts of the data set: mark adds the best of them, at most --top, and shows their split; drop leaves them "
     "out.",
 )  # fmt: skip
-@click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
+@weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
 @json_option
@@ -195,3 +195,39 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions]) -> None:
                     f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
                 ]
             )  # fmt: skip
+
+
+@click.command()
+@run_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
+)
+@weights_option
+@device_option
+def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -> None:
+    """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
+
+    The page asks for a relation and a head or a tail. It shows the answers with the vote of every model, and each
+    answer can be the next question. /docs lists the requests of the JSON interface. Models run on the device that the
+    run was ranked on, if it is here. Ctrl-C stops the service.
+    """
+    try:
+        from relens.serve import server
+        from relens.serve.app import create_app, warm_up
+    except ImportError as error:
+        raise MissingExtraError("serving an ensemble", "serve") from error
+    from relens.prediction.ensemble import check_models
+
+    run = Run.open(run_path)
+    check_models(run)
+    with server.listen(host, port) as listener:
+        note(f"loading the models of {run.path}")
+        ensemble = open_ensemble(run, name, device)
+        warm_up(ensemble)
+        app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host))
+        if not server.is_loopback(listener):
+            note(f"{host} can be reached from other machines: anyone can use the service, there is no password")
+        note(f"serving at {server.address(listener)} (Ctrl-C stops it)")
+        server.serve(app, listener)
+    note("stopped")

@@ -5,30 +5,126 @@ import json
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import click
 
 from relens.cli.console import TerminalProgress, emit, note
-from relens.cli.device import device_option
-from relens.cli.options import jobs_option, json_option, models_option, run_argument
-from relens.cli.ranks_import import force_option, import_, importer_option, memory_option, run_option
+from relens.cli.options import (
+    declaration,
+    device_option,
+    jobs_option,
+    json_option,
+    models_option,
+    option_decorator,
+    run_argument,
+)
 from relens.cli.ranks_report import report
+from relens.data.catalog import load_dataset
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.devices import pick_device
-from relens.errors import RanksError
+from relens.errors import RanksError, RelensError
 from relens.evaluation import model_ranks
 from relens.files import write_text
 from relens.importers.arrays import ArrayOptions, check_models, read_arrays
 from relens.importers.dense import Kind
-from relens.importers.importer import DATA, FILTER, GAPS, RELATIONS, TRUST
-from relens.importers.layouts.pykeen import MISSING, read_pykeen
-from relens.importers.pykeen import Missing
+from relens.importers.importer import DATA, FILTER, GAPS, IMPORTERS, RELATIONS, TRUST, Importer
+from relens.importers.layouts.pykeen import MISSING, Missing, read_pykeen
+from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.packs.reduced import read_reduced, write_reduced
 from relens.packs.store import save_pack
 from relens.packs.thinning import FINE, Reduction
-from relens.pipeline.ranking import fill_run
+from relens.pipeline.ranking import fill_run, import_ranks
 from relens.runs import RECORD, Run
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Read a size such as 512M."""
+    number, unit = value.strip().upper(), ""
+    if number and number[-1] in _UNITS:
+        number, unit = number[:-1], number[-1]
+    if not number.isdecimal() or not int(number):
+        raise click.BadParameter(f"{value!r} is not a size: expected a number with K, M or G, such as 512M", ctx, param)
+    return int(number) * _UNITS[unit]
+
+
+run_option = click.option("--run", "run_path", required=True, type=click.Path(path_type=Path), help="The run to fill.")
+memory_option = click.option(
+    "--memory", callback=_bytes, default="1G", show_default=True, help="Memory for packing; arrays may be larger."
+)
+force_option = click.option("--force", is_flag=True, help="Replace ranks that are there already.")
+
+
+class ImportCommand(click.Command):
+    """Reads the table of importers when the command is used, and not before."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters: the folder, the layout, the options of all layouts, and the command's own."""
+        folder, *own = super().get_params(ctx)
+        layout = click.Option(
+            ["--layout"], type=click.Choice(list(IMPORTERS)), required=True, help="The layout of DIR."
+        )
+        return [folder, layout, *self._layout_options(), *own]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help text, with a list of all layouts."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Layouts"):
+            formatter.write_dl([(importer.name, _summary(importer)) for importer in IMPORTERS.values()])
+
+    def _layout_options(self) -> list[click.Option]:
+        """Return the options of all layouts, each once."""
+        found: dict[str, Option] = {}
+        layouts: dict[str, list[str]] = {}
+        for importer in IMPORTERS.values():
+            for name, option in importer.all_options.items():
+                if found.setdefault(name, option) != option:
+                    raise RelensError(
+                        f"the layouts {layouts[name][0]} and {importer.name} declare the option {name!r} in different "
+                        f"ways: rename one"
+                    )
+                layouts.setdefault(name, []).append(importer.name)
+        options = []
+        for name, option in found.items():
+            users = layouts[name] if len(layouts[name]) < len(IMPORTERS) else ()
+            declarations, attributes = declaration(name, option, option.default, users)
+            options.append(click.Option(declarations, **attributes))
+        return options
+
+
+def _summary(importer: Importer) -> str:
+    """Return the files of a layout and the options it needs, for the help text."""
+    needs = [flag for flag, needed in (("--data", importer.needs_data), ("--trust", importer.needs_trust)) if needed]
+    return f"{importer.description}; needs {' and '.join(needs)}" if needs else importer.description
+
+
+@click.command("import", cls=ImportCommand)
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_option
+@memory_option
+@jobs_option
+@force_option
+@json_option
+def import_(
+    folder: Path, layout: str, run_path: Path, memory: int, jobs: int, force: bool, as_json: bool, **options: Any
+) -> None:
+    """Import the rank or score files in DIR into a run."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    declared = {name: option for importer in IMPORTERS.values() for name, option in importer.all_options.items()}
+    import_ranks(
+        layout,
+        folder,
+        run=run_path,
+        memory_budget=memory,
+        jobs=jobs,
+        force=force,
+        progress=TerminalProgress(),
+        **{name: value for name, value in values.items() if value != declared[name].default},
+    )
+    report(run_path, jobs, as_json=as_json)
 
 
 @click.group()
@@ -50,10 +146,10 @@ ranks.add_command(import_)
               help="Lines anchor TAB relation TAB direction TAB answer, or a .npy of ids.")  # fmt: skip
 @click.option("--scores", "kind", flag_value="scores", default="scores", help="Files hold scores: higher is better.")
 @click.option("--ranks", "kind", flag_value="ranks", help="Files hold ranks: 1 is best.")
-@importer_option(DATA)
-@importer_option(RELATIONS)
-@importer_option(FILTER)
-@importer_option(GAPS)
+@option_decorator("data", DATA)
+@option_decorator("n_relations", RELATIONS)
+@option_decorator("filtered", FILTER)
+@option_decorator("gaps", GAPS)
 @memory_option
 @jobs_option
 @force_option
@@ -76,7 +172,7 @@ def pack(
     """Pack arrays (queries, entities) of one split, one NAME=FILE.npy per model, into a run."""
     progress = TerminalProgress()
     other = next(name for name in EVALUATED if name != split)
-    options = ArrayOptions(DATA.resolve(data, progress), n_relations, filtered, gaps)
+    options = ArrayOptions(load_dataset(data, progress=progress) if data else None, n_relations, filtered, gaps)
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
     )
@@ -90,9 +186,9 @@ def pack(
     "--dataset", "data", required=True, help="The data set that the models were trained on: a name, or a folder."
 )
 @run_option
-@importer_option(TRUST)
+@option_decorator("trust", TRUST)
 @click.option("--names", metavar="A,B,…", help="Names of the models.  [default: the names of the folders]")
-@importer_option(MISSING)
+@option_decorator("missing", MISSING)
 @device_option
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @memory_option
@@ -121,7 +217,7 @@ def from_pykeen(
     progress = TerminalProgress()
     splits = read_pykeen(
         _named_folders(folders, names),
-        DATA.resolve(data, progress),
+        load_dataset(data, progress=progress),
         trust=trust,
         missing=missing,
         gaps=gaps,

@@ -1,4 +1,4 @@
-"""``relens run``: from a graph to a report with one command."""
+"""Commands for whole runs: ``relens run``, ``relens report`` and ``relens upgrade``."""
 
 import shlex
 from dataclasses import replace
@@ -9,9 +9,8 @@ import click
 
 from relens import api
 from relens.cli.compare import present
-from relens.cli.console import TerminalProgress, note
-from relens.cli.device import devices_option
-from relens.cli.options import PRESET_HELP, jobs_option, json_option, models_option
+from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.cli.options import PRESET_HELP, devices_option, jobs_option, json_option, models_option, run_argument
 from relens.errors import counted
 from relens.pipeline.plan import Plan, read_plan
 
@@ -86,3 +85,48 @@ def show_training(update: "TrainingUpdate") -> None:
             f"loss {record.loss:.4f}, validation MRR {record.mrr:.4f}, "
             f"{record.examples_per_second:,.0f} examples/s on {update.device}, {record.seconds:.0f} s{left}"
         )
+
+
+@click.command()
+@run_argument
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
+    help="Folder to write to; an earlier report there is replaced.  [default: RUN/report]",
+)  # fmt: skip
+@click.option(
+    "--curves", is_flag=True,
+    help="Measure learning curves of the search (takes minutes); later reports show them too.",
+)  # fmt: skip
+@json_option
+def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> None:
+    """Write the report of RUN: index.html, which needs no other file and no network, and figures as PNG and SVG.
+
+    The report compares all methods with intervals. It shows the weights and the MRR of the models per relation, the
+    training curves, and statistics of the graph, and explains its words in a glossary. Parts that the run has no data
+    for are left out. If the run was not compared yet, it is compared first, and the comparison is kept in the run.
+    """
+    page = api.report(run_path, output=folder, curves=curves, progress=TerminalProgress())
+    figures = sorted(str(path) for path in (page.parent / "figures").iterdir())
+    if as_json:
+        emit_json({"run": str(run_path), "page": str(page), "figures": figures})
+    else:
+        emit(str(page))
+        note(f"open it in a browser: {shlex.quote(page.resolve().as_uri())}")
+
+
+@click.command()
+@run_argument
+@json_option
+def upgrade(run_path: Path, as_json: bool) -> None:
+    """Convert RUN, which an older relens made, to the format of this one.
+
+    Models, ranks, weights and results stay as they are; only records around them change. `relens run` then finds every
+    stage complete. The same command resumes an interrupted upgrade. A current run is left alone.
+    """
+    changed = api.upgrade(run_path)
+    if as_json:
+        emit_json({"run": str(run_path), "changed": changed})
+        return
+    for line in changed:
+        emit(line)
+    note(f"upgraded {counted(len(changed), 'file')} of {run_path}" if changed else f"{run_path} is current already")

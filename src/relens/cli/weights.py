@@ -7,7 +7,16 @@ import numpy as np
 
 from relens.cli.console import emit_json, note
 from relens.cli.evaluate import load_weights
-from relens.cli.options import format_option, hold, json_option, models_option, output_option, run_argument, show
+from relens.cli.options import (
+    format_option,
+    hold,
+    json_option,
+    models_option,
+    output_option,
+    run_argument,
+    show,
+    weights_option,
+)
 from relens.ensemble.exchange import IMPLIED_INPUT, export_csv, export_npy, import_csv, import_npy
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
@@ -15,8 +24,6 @@ from relens.errors import InputError, nearest
 from relens.files import read_json, write_json, write_text
 from relens.runs import Run
 from relens.tables import Column, Row, Table
-
-name_option = click.option("--weights", "name", help="Weights of the run.  [default: dsc, or the only ones there are]")
 
 
 @click.group()
@@ -26,7 +33,7 @@ def weights() -> None:
 
 @weights.command("show")
 @run_argument
-@name_option
+@weights_option
 @click.option("--relation", help="Only groups whose label contains this text.")
 @format_option
 @json_option
@@ -70,7 +77,7 @@ def weights_table(found: EnsembleWeights, name: str, containing: str | None = No
 
 @weights.command("export")
 @run_argument
-@name_option
+@weights_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="FILE.json, FILE.csv or FILE.npy.")
 def export_weights(run_path: Path, name: str | None, output: Path) -> None:
     """Write weights to a file: .json (everything), .csv (a table), or .npy (the paper authors' format)."""
@@ -136,7 +143,7 @@ def import_weights(
         found = import_npy(file, packed, models or packed.models, input_name)
     else:
         raise InputError(f"unknown format of {file}: expected a name that ends in .json, .csv or .npy")
-    found.of_packed(packed.select_models(found.models))
+    found.aligned_to(packed.select_models(found.models))
     found.save(path)
     if as_json:
         emit_json({"weights": str(path), "models": list(found.models), "groups": int(found.own.sum())})

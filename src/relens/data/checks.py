@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset
+from relens.data.dataset import Dataset, distinct_rows
 from relens.data.queries import EVALUATED
-from relens.data.statistics import distinct_rows
 from relens.errors import DatasetError
 
 PURPOSES = {

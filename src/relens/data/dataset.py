@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.candidates import Candidates, read_candidates
-from relens.data.keys import triple_key
 from relens.data.known_answers import KnownAnswers, StatedAnswers
-from relens.data.queries import EVALUATED, SPLITS, Queries
-from relens.data.statistics import cardinality_classes
+from relens.data.queries import EVALUATED, SPLITS, Queries, triple_key
 from relens.data.tsv import read_rows, write_rows
 from relens.errors import DatasetError, nearest
+
+MANY = 1.5
+"""A side counts as "many" above this mean number of answers per anchor (Bordes et al. 2013)."""
 
 FIELDS = ("head", "relation", "tail")
 ENDINGS = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
@@ -278,3 +279,34 @@ def _find_file(folder: Path, stem: str, endings: tuple[str, ...]) -> Path | None
             f"Remove or rename the others."
         )
     return found[0] if found else None
+
+
+def cardinality_classes(triples: npt.NDArray[Any], n_relations: int) -> tuple[str, ...]:
+    """Return the class ``1-1``, ``1-N``, ``N-1`` or ``N-N`` of each relation, from its distinct triples (n, 3).
+
+    The head side comes first: ``1-N`` means one head per tail and many tails per head. The class of a relation
+    without triples is the empty string.
+    """
+    heads, relations, tails = distinct_rows(triples).T
+    pairs = np.bincount(relations, minlength=n_relations)  # (R,)
+    distinct_heads = _count_distinct(relations, heads, n_relations)
+    distinct_tails = _count_distinct(relations, tails, n_relations)
+    many_tails = pairs > MANY * distinct_heads
+    many_heads = pairs > MANY * distinct_tails
+    sides = np.array(["1", "N"])
+    classes = zip(sides[many_heads.astype(int)], sides[many_tails.astype(int)], pairs, strict=True)
+    return tuple(f"{head}-{tail}" if count else "" for head, tail, count in classes)
+
+
+def distinct_rows(triples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the distinct rows of (n, 3), sorted."""
+    rows = triples[np.lexsort(triples.T)]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[first]
+
+
+def _count_distinct(relations: npt.NDArray[Any], entities: npt.NDArray[Any], n_relations: int) -> npt.NDArray[np.int64]:
+    """Return the number of distinct entities that occur with each relation, (R,)."""
+    pairs = np.unique(relations + n_relations * entities.astype(np.int64))
+    return np.bincount(pairs % n_relations, minlength=n_relations)

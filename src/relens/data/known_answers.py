@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.keys import check_key_range, pair_key, query_key
-from relens.data.queries import SPLITS, Queries
+from relens.data.queries import SPLITS, Queries, check_key_range, pair_key, query_key
 from relens.errors import DatasetError
 
 

@@ -1,4 +1,4 @@
-"""Queries: the triples of a split with one end hidden, in both directions."""
+"""Queries: the triples of a split with one end hidden, in both directions; integer keys of queries and triples."""
 
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -6,6 +6,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from relens.errors import DatasetError
 
 SPLITS = ("train", "valid", "test")
 EVALUATED = ("valid", "test")
@@ -63,3 +65,36 @@ class Queries:
         for field in fields(self):
             digest.update(np.ascontiguousarray(getattr(self, field.name), dtype="<i4").data)
         return digest.hexdigest()[:16]
+
+
+Ids = Any
+"""A Python integer, a numpy array or a torch tensor, of a type that is wide enough (``check_key_range``)."""
+
+
+def query_key(anchor: Ids, relation: Ids, direction: Ids, n_relations: int) -> Ids:
+    """Return the key of (anchor, relation, direction), below 2 · entities · relations."""
+    return (anchor * n_relations + relation) * 2 + direction
+
+
+def directed_key(anchor: Ids, relation: Ids, n_relations: int) -> Ids:
+    """Return the key of (anchor, directed relation): relation id r asks for tails, r + R for heads."""
+    return anchor * (2 * n_relations) + relation
+
+
+def pair_key(key: Ids, answer: Ids, n_entities: int) -> Ids:
+    """Return the key of a query and one answer, given the query's ``key``."""
+    return key * n_entities + answer
+
+
+def triple_key(head: Ids, relation: Ids, tail: Ids, n_entities: int, n_relations: int) -> Ids:
+    """Return the key of (head, relation, tail), below entities² · relations."""
+    return (head * n_relations + relation) * n_entities + tail
+
+
+def check_key_range(n_entities: int, n_relations: int) -> None:
+    """Raise an error if pair keys would not fit into 64 bits."""
+    if 2 * n_relations * n_entities**2 > np.iinfo(np.int64).max:
+        raise DatasetError(
+            f"{n_entities:,} entities and {n_relations:,} relations are too many to filter known answers: "
+            f"twice relations times entities squared must stay below 2^63"
+        )

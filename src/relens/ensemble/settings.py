@@ -10,11 +10,11 @@ from relens.ensemble.inputs.base import Input
 from relens.ensemble.inputs.rank import RANK
 from relens.ensemble.methods import METHODS
 from relens.ensemble.methods.base import Method
-from relens.ensemble.options import Option, option_of
 from relens.ensemble.regularisation import KAPPAS
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.searchers.base import Searcher
 from relens.errors import InputError, nearest
+from relens.options import Option, option_of
 from relens.packs.pack import PackedRanks
 
 AUTO = "auto"

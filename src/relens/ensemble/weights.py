@@ -56,7 +56,7 @@ class EnsembleWeights:
     notes: tuple[str, ...] = ()
     fitted_on: str = ""
 
-    def of_packed(self, packed: PackedRanks) -> "EnsembleWeights":
+    def aligned_to(self, packed: PackedRanks) -> "EnsembleWeights":
         """Return these weights in ``packed``'s order of models and relations; raise an error if it has other data."""
         input = INPUTS[self.input]
         check_input(input, packed)
@@ -95,7 +95,7 @@ class EnsembleWeights:
 
     def answer_ranks(self, packed: PackedRanks, *, jobs: int = 1) -> AnswerRanks:
         """Rank the answers of ``packed`` under these weights."""
-        mine = self.of_packed(packed)
+        mine = self.aligned_to(packed)
         groups = mine.grouping.groups_of(packed.queries)
         return answer_ranks(packed, mine.table, groups, input=INPUTS[self.input], jobs=jobs)
 

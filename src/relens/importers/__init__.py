@@ -13,7 +13,7 @@ __getattr__ = lazy_exports(
         "DATA": "relens.importers.importer",
         "Importer": "relens.importers.importer",
         "Matrix": "relens.importers.dense",
-        "PykeenScorer": "relens.importers.pykeen",
+        "PykeenScorer": "relens.importers.layouts.pykeen",
         "pack_scorers": "relens.importers.scorers",
         "scores_with_queries": "relens.importers.arrays",
     },

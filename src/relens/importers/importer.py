@@ -6,8 +6,8 @@ Another distribution adds an importer through an entry point, for instance in it
     mine = "my_package.mine:MINE"
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,71 +15,28 @@ from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.errors import InputError, nearest
 from relens.importers.dense import Dense
+from relens.options import Option
 from relens.progress import SILENT, Progress
 from relens.registry import AFTER_OURS, Registry
 
-
-@dataclass(frozen=True)
-class Option:
-    """An option of an importer: a keyword in Python, and an option on the command line.
-
-    Attributes:
-        name: the keyword.
-        help: one line for help texts.
-        type: the type of the value: ``str``, ``int`` (at least 1), ``bool``, ``Sequence`` (of names) or ``Dataset``.
-        default: the value where the option is not given.
-        choices: the values that are allowed; empty for all.
-        flag: the spelling on the command line, where it is not the keyword.
-        metavar: what help texts show for the value.
-    """
-
-    name: str
-    help: str
-    type: Any = str
-    default: Any = None
-    choices: tuple[str, ...] = ()
-    flag: str = ""
-    metavar: str | None = None
-
-    def resolve(self, value: Any, progress: Progress = SILENT) -> Any:
-        """Return a checked value; a data set may be given by its name or folder."""
-        if value is None or value == self.default:
-            return self.default
-        if self.type is Dataset:
-            return value if isinstance(value, Dataset) else load_dataset(value, progress=progress)
-        if self.choices and value not in self.choices:
-            raise InputError(f"unknown {self.name} {value!r}; {nearest(str(value), self.choices)}")
-        if not isinstance(value, self.type) or (self.type is int and value < 1):
-            raise InputError(f"`{self.name}={value}` is not valid: expected {_EXPECTED[self.type]}")
-        return value
-
-
-DATA = Option("data", "Data set, for labels and known answers.", Dataset, metavar="DATASET")
-MODELS = Option(
-    "models", "Use these models only, in this order.  [default: all]", Sequence, default=(), metavar="A,B,…"
-)
-RELATIONS = Option("n_relations", "Number of relations.  [default: found from the ids]", int, flag="relations")
+DATA = Option("Data set, for labels and known answers.", kind=Dataset, metavar="DATASET")
+MODELS = Option("Use these models only, in this order.", (), Sequence, metavar="A,B,…", unset="all")
+RELATIONS = Option("Number of relations.", None, int, minimum=1, unset="found from the ids", flag="relations")
 FILTER = Option(
-    "filtered",
-    "Leave out known answers and rank the rest again.  [default: scores with --data]",
-    bool,
-    flag="filter",
+    "Leave out known answers and rank the rest again.", None, bool, unset="scores with --data", flag="filter"
 )
-GAPS = Option("gaps", "Keep score gaps beside the ranks.  [default: for scores]", bool)
-TRUST = Option("trust", "Load pickles, which can run any code: you know who made them.", bool, default=False)
+GAPS = Option("Keep score gaps beside the ranks.", None, bool, unset="for scores")
+TRUST = Option("Load pickles, which can run any code: you know who made them.", False, bool)
 
 
-_EXPECTED = {str: "text", int: "a whole number from 1 on", bool: "True or False", Sequence: "a list of names"}
-
-
-class Importer:
+class Importer(ABC):
     """A layout of files that relens can import.
 
     Attributes:
         name: what users type, in lower case.
         description: the files of a folder DIR, in one line.
         order: position in lists.
-        options: what can be set, beside the options that follow from the two needs.
+        options: the options by name, beside those that follow from the two needs.
         needs_data: a data set must be given.
         needs_trust: its files can run code when they are loaded, so the user must trust them explicitly.
     """
@@ -87,10 +44,11 @@ class Importer:
     name: str
     description: str
     order: int = AFTER_OURS
-    options: tuple[Option, ...] = ()
+    options: Mapping[str, Option] = {}
     needs_data: bool = False
     needs_trust: bool = False
 
+    @abstractmethod
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the arrays to pack, by split.
 
@@ -98,32 +56,49 @@ class Importer:
             folder: the folder to read.
             options: a value for each of ``all_options``.
         """
-        raise NotImplementedError
 
     @property
-    def all_options(self) -> tuple[Option, ...]:
+    def all_options(self) -> dict[str, Option]:
         """The options in the order of help texts, with those that the needs add."""
-        needed = [option for option, needs in ((DATA, self.needs_data), (TRUST, self.needs_trust)) if needs]
-        return (*(option for option in needed if option not in self.options), *self.options)
+        needed = {"data": DATA} if self.needs_data else {}
+        needed |= {"trust": TRUST} if self.needs_trust else {}
+        return {name: option for name, option in needed.items() if name not in self.options} | dict(self.options)
 
     def resolve(self, values: Mapping[str, Any], progress: Progress = SILENT) -> dict[str, Any]:
-        """Return a value for each option; raise an error for options of other layouts, and for missing ones."""
-        own = {option.name: option for option in self.all_options}
+        """Return a checked value for each option; a data set may be given by its name or folder.
+
+        Raises:
+            InputError: if an option belongs to another layout, has a wrong value or is missing.
+        """
+        own = self.all_options
         for name, value in values.items():
             if name not in own and value not in (None, False):
                 raise InputError(self._not_an_option(name, value, own))
         if self.needs_data and values.get("data") is None:
             raise InputError(f"the layout {self.name} needs a data set: pass `data=…`")
-        return {name: option.resolve(values.get(name), progress) for name, option in own.items()}
+        resolved = {name: option.default for name, option in own.items()}
+        for name, value in values.items():
+            if name not in own or value is None:
+                continue
+            if own[name].kind is Dataset and not isinstance(value, Dataset):
+                value = load_dataset(value, progress=progress)
+            own[name].check(name, value)
+            resolved[name] = value
+        return resolved
 
     def _not_an_option(self, name: str, value: Any, own: Mapping[str, Option]) -> str:
         shown = f"`{name}={value if isinstance(value, str | int) else '…'}`"
-        others = [other.name for other in IMPORTERS.values() if name in {option.name for option in other.all_options}]
+        others = [other.name for other in IMPORTERS.values() if name in other.all_options]
         hint = f"it belongs to {' and '.join(others)}" if others else nearest(name, own)
         return f"{shown} is not an option of the layout {self.name}: {hint}"
 
 
-IMPORTERS: Registry[Importer] = Registry("layout", "importers", Importer, "relens.importers.layouts")
+IMPORTERS: Registry[Importer] = Registry(
+    "layout",
+    "importers",
+    Importer,  # type: ignore[type-abstract]  # a base class
+    "relens.importers.layouts",
+)
 
 
 def read_ranks(layout: str, folder: Path | str, *, progress: Progress = SILENT, **options: Any) -> dict[str, Dense]:

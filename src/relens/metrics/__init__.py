@@ -1,6 +1,6 @@
 """Metrics: each reduces the ranks of the answers to one number.
 
-Every module of this package but ``base`` and ``hits`` holds one entry of ``METRICS``.
+The modules of this package hold the entries of ``METRICS``.
 """
 
 from relens.metrics.base import Metric

@@ -28,3 +28,8 @@ class Hits(Metric):
         among = "first" if k == 1 else f"among the first {k}"
         description = f"share of the queries whose answer is {among}"
         return cls(name=f"hits_at_{k}", description=description, heading=f"Hit@{k}", order=order, spare=spare, k=k)
+
+
+HITS_AT_1 = Hits.build(1, order=20, spare=0)
+HITS_AT_3 = Hits.build(3, order=30, spare=30)
+HITS_AT_10 = Hits.build(10, order=40, spare=50)

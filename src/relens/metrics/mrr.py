@@ -1,4 +1,4 @@
-"""The mean reciprocal rank."""
+"""The mean reciprocal rank, by the realistic rank of a tied answer, or if every tie were won or lost."""
 
 from dataclasses import dataclass
 
@@ -27,4 +27,20 @@ MRR = MeanReciprocalRank(
     heading="MRR",
     order=10,
     spare=0,
+)
+MRR_OPTIMISTIC = MeanReciprocalRank(
+    name="mrr_optimistic",
+    description="mean reciprocal rank if every answer won its ties",
+    heading="MRR optimistic",
+    order=60,
+    ties="optimistic",
+    spare=40,
+)
+MRR_PESSIMISTIC = MeanReciprocalRank(
+    name="mrr_pessimistic",
+    description="mean reciprocal rank if every answer lost its ties",
+    heading="MRR pessimistic",
+    order=70,
+    ties="pessimistic",
+    spare=40,
 )

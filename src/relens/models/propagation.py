@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from relens.data.keys import directed_key
+from relens.data.queries import directed_key
 from relens.models import fused as fused_operations
 
 Aggregate = Literal["pna", "sum"]

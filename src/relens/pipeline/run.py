@@ -1,5 +1,6 @@
 """From a graph to a report: train, rank, search, evaluate, report. Complete and unchanged stages are skipped."""
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,22 +23,69 @@ from relens.files import write_json
 from relens.models import MODELS
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
-from relens.pipeline.side_by_side import train_side_by_side
-from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
     report_kept_on_interrupt,
     request_retraining,
     tidy_models,
+    train_side_by_side,
     trained_model,
     training_progress,
 )
 from relens.presets import default_preset
 from relens.progress import SILENT, Progress
+from relens.records import STAGE
 from relens.runs import Run, is_name
 from relens.training.log import LogRecord
 from relens.training.presets import resolve_settings
 from relens.training.settings import FIELDS, TrainSettings
 from relens.training.trained import TrainedModel
+
+STAGES = ("train", "rank", "search", "report")
+"""The stages in order. Each depends on all earlier ones."""
+
+
+class Stage:
+    """A stage with its inputs and outputs.
+
+    Once the stage is complete, the run keeps a digest of both. If either digest changes, the stage is repeated: another
+    command may have replaced the outputs.
+    """
+
+    def __init__(self, run: Run, name: str, made_from: Any, left: Callable[[], Any]) -> None:
+        """Describe a stage of a run.
+
+        Args:
+            run: the run, which the caller holds.
+            name: one of ``STAGES``.
+            made_from: the inputs, as plain JSON values.
+            left: returns the outputs that are there now, as plain JSON values.
+        """
+        self._made_from, self._left = _digest(made_from), left
+        self._records = [run.path / "stages" / f"{later}.json" for later in STAGES[STAGES.index(name) :]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stage was completed from the same inputs, and its outputs are still there."""
+        if not self._records[0].is_file():
+            return False
+        record = STAGE.read(self._records[0])
+        return bool(record.get("made_from") == self._made_from and record.get("left") == _digest(self._left()))
+
+    def ensure(self, work: Callable[[], None], *, repeat: bool = False) -> None:
+        """Do the work unless the stage is complete; with ``repeat`` do it in any case.
+
+        Before the work begins, this stage and all later ones are marked as incomplete.
+        """
+        if self.complete and not repeat:
+            return
+        for record in reversed(self._records):
+            record.unlink(missing_ok=True)
+        work()
+        STAGE.write(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Confidence:
             return None
         if set(weights.models) < set(valid.models):
             valid = valid.select_models(weights.models)
-        mine = weights.of_packed(valid)
+        mine = weights.aligned_to(valid)
         answered = valid.n_candidates < n_entities
         return cls.from_ranks(
             mine.answer_ranks(valid), mine.grouping.groups_of(valid.queries), answered, len(mine.grouping)

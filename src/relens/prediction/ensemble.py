@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -16,17 +17,53 @@ from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError, RanksError, WeightsError, nearest
+from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.names import Names, the_direction
 from relens.prediction.predictions import Prediction, Predictions, Vote
-from relens.prediction.scoring import LoadedModels
 from relens.progress import SILENT, Progress
+from relens.ranking.memory import batch_rows
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
     import torch
+
+    from relens.models.base import KGEModel
+
+
+class LoadedModels:
+    """The trained models of a run on one device.
+
+    Attributes:
+        rows: the number of queries that are scored together.
+        loaded: the models in memory so far, by name.
+    """
+
+    def __init__(self, run: Run, dataset: Dataset, device: "torch.device | str") -> None:
+        self.run, self.dataset, self.device = run, dataset, device
+        self.rows = batch_rows(4 * len(dataset.entities))
+        self.loaded: dict[str, KGEModel] = {}
+        self._loading = Lock()
+
+    def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
+        """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read."""
+        from relens.ranking.scoring import score_queries
+
+        scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
+        return scores
+
+    def _model(self, name: str) -> "KGEModel":
+        try:
+            from relens.training.trained import TrainedModel
+        except ImportError as error:
+            raise MissingExtraError("predicting with trained models", "train") from error
+        with self._loading:
+            if name not in self.loaded:
+                folder = self.run.model_path(name) / "trained"
+                self.loaded[name] = TrainedModel.open(folder).load(self.dataset, self.device)
+            return self.loaded[name]
+
 
 KnownFacts = Literal["drop", "mark"]
 KNOWN: tuple[KnownFacts, KnownFacts] = ("drop", "mark")

@@ -1,12 +1,140 @@
 """Names of entities and relations: look up ids by name, and suggest similar names."""
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import cached_property
+from heapq import nlargest
+from itertools import accumulate, islice
 
 from relens.data.dataset import Dataset
 from relens.errors import DatasetError, InputError
-from relens.prediction.index import NameIndex
+
+BETWEEN = "\n"  # no name holds a line end
+
+OFFERED = 3
+"""Suggestions for an unknown name."""
+
+COMPARED = 300
+"""Names that a text is compared with letter by letter; they share its rarest pieces."""
+
+SHARING = 2000
+"""Names examined per piece; a piece that more names share says little."""
+
+ALIKE = 0.6
+"""Smallest similarity ratio of a suggestion."""
+
+PART = 3
+"""Smallest length of a text whose prefix and substring matches are suggested."""
+
+TYPED = 200
+"""Characters of a text that are compared."""
+
+
+class NameIndex:
+    """Names of numbered items, joined to one text, so that a search among a hundred thousand names is fast.
+
+    Case does not matter. An item may have several names, and several items may share one.
+    """
+
+    def __init__(self, names: Iterable[tuple[int, str]]) -> None:
+        spelled = {(name.casefold(), number): name for number, name in names}
+        ordered = sorted(spelled)
+        self._texts = [text for text, _ in ordered]
+        self._numbers = [number for _, number in ordered]
+        self._spelled = [spelled[key] for key in ordered]
+        self._joined = BETWEEN.join(self._texts)
+        self._begins = [0, *accumulate(len(text) + len(BETWEEN) for text in self._texts)]
+
+    def exactly(self, typed: str) -> list[int]:
+        """Return the numbers of all items with this name, ascending."""
+        typed = typed.casefold()
+        begin, end = bisect_left(self._texts, typed), bisect_right(self._texts, typed)
+        return sorted(set(self._numbers[begin:end]))
+
+    def matches(self, typed: str, limit: int) -> list[int]:
+        """Return at most ``limit`` numbers: first of names that begin with ``typed``, then of names that contain it.
+
+        An empty text matches every name.
+        """
+        typed = typed.casefold()
+        found: dict[int, None] = {}
+        place = bisect_left(self._texts, typed)
+        while len(found) < limit and place < len(self._texts) and self._texts[place].startswith(typed):
+            found[self._numbers[place]] = None
+            place += 1
+        containing = self._places_with(typed)
+        while len(found) < limit and (inside := next(containing, None)) is not None:
+            found[self._numbers[inside]] = None
+        return list(found)
+
+    def closest(self, typed: str) -> list[str]:
+        """Return a few suggestions in their original spelling, the likeliest first.
+
+        In order: names equal up to leading zeros of numbers, names that begin with the text, similar names, names that
+        contain it.
+        """
+        wanted = typed[:TYPED].casefold()
+        places = range(len(self._texts)) if len(self._texts) <= COMPARED else self._alike(wanted)
+        by_text = {self._texts[place]: self._spelled[place] for place in places}
+        alike = _by_likeness(wanted, by_text)
+        same = [text for text in alike if _without_zeros(text) == _without_zeros(wanted)]
+        found = dict.fromkeys(by_text[text] for text in same)
+        if len(wanted) >= PART:
+            found |= dict.fromkeys(islice(self._beginning(wanted), OFFERED))
+        found |= dict.fromkeys(by_text[text] for text in alike)
+        if len(wanted) >= PART:
+            found |= dict.fromkeys(self._spelled[place] for place in islice(self._places_with(wanted), OFFERED))
+        return list(found)[:OFFERED]
+
+    def _beginning(self, text: str) -> Iterator[str]:
+        """Yield the names that begin with a text, in order, in their original spelling."""
+        place = bisect_left(self._texts, text)
+        while place < len(self._texts) and self._texts[place].startswith(text):
+            yield self._spelled[place]
+            place += 1
+
+    def _alike(self, wanted: str) -> Iterable[int]:
+        """Return the places of the names that share most pieces with a text; rare pieces count more."""
+        shared: defaultdict[int, float] = defaultdict(float)
+        for piece in _pieces(wanted):
+            places = list(islice(self._places_with(piece), SHARING))
+            for place in places:
+                shared[place] += 1 / len(places)
+        return nlargest(COMPARED, shared, key=lambda place: (shared[place], -place))
+
+    def _places_with(self, text: str) -> Iterator[int]:
+        """Yield the places of all names that contain a text."""
+        at = -1 if BETWEEN in text else self._joined.find(text)
+        while 0 <= at < len(self._joined):
+            place = bisect_right(self._begins, at) - 1
+            yield place
+            at = self._joined.find(text, self._begins[place + 1])
+
+
+def _by_likeness(wanted: str, texts: Iterable[str]) -> list[str]:
+    """Return the texts that are similar to one, most similar first, then in order."""
+    matcher = SequenceMatcher()
+    matcher.set_seq2(wanted)
+    ratios = {}
+    for text in texts:
+        matcher.set_seq1(text)
+        if matcher.real_quick_ratio() >= ALIKE and matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
+            ratios[text] = matcher.ratio()
+    return sorted(ratios, key=lambda text: (-ratios[text], text))
+
+
+def _without_zeros(text: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
+
+
+def _pieces(text: str) -> set[str]:
+    """Return overlapping pieces of a third and a sixth of a text: some contain none of one or two typing errors."""
+    sizes = {max(3, len(text) // parts) for parts in (3, 6)}
+    return {text[at : at + size] for size in sizes for at in range(0, max(1, len(text) - size + 1), max(1, size // 3))}
+
 
 LISTED = 12
 """Names listed if none is similar."""

@@ -1,6 +1,7 @@
 """The figures of a report. Each ``draw_…`` function draws one figure and returns it for the page."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import DIRECTIONS
+from relens.ensemble.learning_curves import Curve
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
 from relens.reports.material import Training
-from relens.reports.numbers import method_label
 from relens.reports.relations import RelationRow, all_equal
 from relens.reports.style import (
     ACCENT,
@@ -24,6 +25,7 @@ from relens.reports.style import (
     Sheet,
     keep,
     legend_above,
+    method_label,
     shortened,
 )
 
@@ -82,23 +84,23 @@ def _comparison(evaluations: Sequence[Evaluation], best_single: str, ensemble: s
 
 
 def draw_weights(
-    dsc: tuple[str, EnsembleWeights], simple: EnsembleWeights | None, rows: Sequence[RelationRow], folder: Path
+    named: tuple[str, EnsembleWeights], shared: EnsembleWeights | None, rows: Sequence[RelationRow], folder: Path
 ) -> Drawing:
-    """Draw a heat map of weights over relations and models for each direction, below the weights of ``simple``."""
-    name, weights = dsc
+    """Draw a heat map of ``named`` weights over relations and models for each direction, below ``shared`` weights."""
+    name, weights = named
     models, relations = weights.models, list(dict.fromkeys(row.relation for row in rows))[:LARGEST]
     equal = sum(row.equal for row in rows if row.relation in relations)
     alt = f"Heat map of the weights of {name}: {len(relations)} relations by {len(models)} models, for each direction."
     if equal:
         alt += f" {equal} rows have equal weights, because there was nothing to choose."
-    shared = None if simple is None else simple.normalised()[0]
-    return keep(lambda sheet: _weights(models, relations, shared, rows, sheet), "weights", alt, folder)
+    above = None if shared is None else (str(shared.settings["method"]), shared.normalised()[0])
+    return keep(lambda sheet: _weights(models, relations, above, rows, sheet), "weights", alt, folder)
 
 
 def _weights(
     models: Sequence[str],
     relations: Sequence[str],
-    simple: npt.NDArray[np.float64] | None,
+    above: tuple[str, npt.NDArray[np.float64]] | None,
     rows: Sequence[RelationRow],
     sheet: Sheet,
 ) -> "Figure":
@@ -108,14 +110,14 @@ def _weights(
     height = 1.0 + _row(sheet, ROW) * (len(relations) + 2)
     figure = Figure(figsize=(sheet.width, height * (2 if sheet.narrow else 1)), layout="constrained")
     panels = figure.subplots(2, 1, gridspec_kw={"hspace": 0.08}) if sheet.narrow else figure.subplots(1, 2, sharey=True)
-    top = 1 if simple is None else 1.6
+    top = 1 if above is None else 1.6
     ys, labels = [y + top for y in range(len(relations))], shortened(relations)
-    if simple is not None:
-        ys, labels = [0.0, *ys], ["simple: all relations", *labels]
+    if above is not None:
+        ys, labels = [0.0, *ys], [f"{above[0]}: all relations", *labels]
     tall = 0.56 if sheet.narrow else 0.92
     for axes, direction in zip(panels, DIRECTIONS, strict=True):
-        if simple is not None:
-            _cells(axes, simple, 0.0, tall)
+        if above is not None:
+            _cells(axes, above[1], 0.0, tall)
         for y, relation in enumerate(relations):
             row = at.get((relation, direction))
             if row is not None:
@@ -247,3 +249,45 @@ def _rows(axes: "Axes", ys: Sequence[float], labels: Sequence[str], sheet: Sheet
     axes.set_ylim(ys[-1] + 0.4, ys[0] - 0.75)
     for y, label in zip(ys, labels, strict=True):
         axes.annotate(label, (0.0, y - 0.42), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+
+
+_COLOURS = (FAINT, ACCENT, SERIES[1], SERIES[3], SERIES[2])
+"""Colours of the learning curves, by method and searcher in the order in which they are measured."""
+_DASHES = {1: "-", 2: (0, (5, 2)), 5: (0, (1.5, 1.5))}
+
+
+def draw_curves(curves: Sequence[Curve], folder: Path) -> Drawing:
+    """Draw the best validation MRR so far against seconds, a panel for each number of trials."""
+    ends = "; ".join(f"{c.label}, Q {c.trials}: {c.mrr[-1]:.4f} in {c.seconds[-1]:.2f} s" for c in curves)
+    alt = f"Learning curves of the search. At the end: {ends}."
+    return keep(lambda sheet: _curves(curves, sheet), "curves", alt, folder)
+
+
+def _curves(curves: Sequence[Curve], sheet: Sheet) -> "Figure":
+    from matplotlib.figure import Figure
+
+    numbers = sorted({curve.trials for curve in curves} - {0})
+    n = len(numbers)
+    figure = Figure(figsize=(sheet.width, 1.2 + 2.6 * n if sheet.narrow else 3.6), layout="constrained")
+    panels = figure.subplots(n, 1) if sheet.narrow else figure.subplots(1, n, sharey=True)
+    colours = dict(zip(dict.fromkeys((curve.method, curve.searcher) for curve in curves), cycle(_COLOURS)))
+    positive = [s for curve in curves for s in curve.seconds if s > 0]
+    left, right = min(positive) / 1.5, max(positive) * 1.3
+    for axes, trials in zip(panels, numbers, strict=True):
+        for curve in curves:
+            if curve.trials in (0, trials):
+                seconds = np.maximum([*curve.seconds, right], left)
+                axes.step(
+                    seconds, [*curve.mrr, curve.mrr[-1]], where="post", color=colours[curve.method, curve.searcher],
+                    linestyle=_DASHES[curve.workers], label=curve.label,
+                )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(left, right)
+        axes.set_title(f"Q = {trials}")
+        axes.set_xlabel("seconds, logarithmic")
+        axes.tick_params(axis="y", labelcolor=FAINT)
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+    panels[0].set_ylabel("best validation MRR so far")
+    legend_above(figure, panels[0], sheet, columns=4)
+    return figure

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from relens.data.checks import describe
 from relens.data.dataset import Dataset
 from relens.data.queries import SPLITS
-from relens.reports.numbers import count
+from relens.reports.style import count
 from relens.tables import Column, Row, Table
 
 

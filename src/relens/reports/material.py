@@ -9,6 +9,8 @@ from joblib import cpu_count
 from relens.comparison import Comparison, compare
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
+from relens.ensemble.methods import METHODS
+from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RelensError
 from relens.evaluation import Evaluation
@@ -51,26 +53,32 @@ class Material:
 
     @property
     def ensemble(self) -> str:
-        """The ensemble of the report: ``dsc`` with default settings, another ``dsc``, or the last method compared."""
-        methods = list(self.comparison.weights)
-        return "dsc" if "dsc" in methods else next((n for n in reversed(methods) if _is(self, n, "dsc")), methods[-1])
+        """The ensemble of the report: the default method, preferably with default settings, or the last compared."""
+        weights, default = self.comparison.weights, SearchSettings().method
+        variants = [name for name in weights if weights[name].settings.get("method") == default]
+        return default if default in weights else (variants or list(weights))[-1]
 
     def evaluation(self, name: str) -> Evaluation:
         """Return the evaluation of a model or method."""
         return next(evaluation for evaluation in self.comparison.evaluations if evaluation.name == name)
 
-    def weights_of(self, method: str) -> tuple[str, EnsembleWeights] | None:
-        """Return the name and the weights of a row of that method; None if there is none.
+    def group_weights(self) -> EnsembleWeights | None:
+        """Return the weights of the ensemble; None if no group has weights of its own."""
+        weights = self.comparison.weights[self.ensemble]
+        return weights.aligned_to(self.test) if weights.own.any() else None
+
+    def shared_weights(self) -> tuple[str, EnsembleWeights] | None:
+        """Return the name and the weights of a row that searched one vector for all groups; None if there is none.
 
         Prefer the ensemble itself, then rows with the same input as the ensemble, then the row that was compared last.
         """
         weights = self.comparison.weights
-        names = [name for name in weights if _is(self, name, method)]
+        names = [name for name, found in weights.items() if _is_searched(found) and not found.own.any()]
         if not names:
             return None
         alike = [name for name in names if weights[name].input == weights[self.ensemble].input]
         name = self.ensemble if self.ensemble in names else (alike or names)[-1]
-        return name, weights[name].of_packed(self.test)
+        return name, weights[name].aligned_to(self.test)
 
 
 def gather(run: Run, *, progress: Progress = SILENT) -> Material:
@@ -92,8 +100,9 @@ def gather(run: Run, *, progress: Progress = SILENT) -> Material:
     return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
 
 
-def _is(material: Material, name: str, method: str) -> bool:
-    return material.comparison.weights[name].settings.get("method") == method
+def _is_searched(weights: EnsembleWeights) -> bool:
+    method = METHODS.get(weights.settings.get("method", ""))
+    return method is not None and method.searches
 
 
 def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:

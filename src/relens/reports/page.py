@@ -11,15 +11,12 @@ from relens import __version__
 from relens.ensemble.learning_curves import Curve
 from relens.evaluation import Evaluation
 from relens.records import TIE_RULE
-from relens.reports.curves import curve_table
 from relens.reports.figures import LARGEST
-from relens.reports.glossary import glossary, input_phrase
 from relens.reports.graph import graph_numbers, graph_table
-from relens.reports.headline import headline, highest_row, highest_sentence, key_numbers
 from relens.reports.material import Material
-from relens.reports.numbers import count, method_label, mrr, p, share
 from relens.reports.relations import ALPHA, FIXED_COLUMNS, MIN_QUERIES, RelationRow, relation_table
-from relens.reports.style import Drawing
+from relens.reports.style import Drawing, count, method_label, mrr, p, share
+from relens.reports.summary import glossary, headline, highest_row, highest_sentence, input_phrase, key_numbers
 from relens.significance import LEVEL
 from relens.tables import Column, Row, Table
 from relens.tables.results import by_mrr, compared_metrics, metric_column
@@ -75,7 +72,7 @@ def _summary_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, An
 
 def _relations_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, Any]:
     """Return the variables of the sections on weights and relations."""
-    simple = material.weights_of("simple")
+    simple = material.shared_weights()
     return {
         "inputs": weight_inputs(material),
         "simple": simple[0] if simple else "",
@@ -166,8 +163,9 @@ def _comparison_values(evaluation: Evaluation) -> tuple[Any, ...]:
 
 def weight_inputs(material: Material) -> str:
     """Return what the weights in the figure are applied to, because weights of different inputs do not compare."""
-    found = {method: weights for method in ("simple", "dsc") if (weights := material.weights_of(method)) is not None}
-    words = {method_label(name): input_phrase(weights.input) for name, weights in found.values()}
+    shared, own = material.shared_weights(), material.group_weights()
+    found = ([shared] if shared else []) + ([(material.ensemble, own)] if own else [])
+    words = {method_label(name): input_phrase(weights.input) for name, weights in found}
     if len(set(words.values())) < 2:
         return "".join(f"The weights are applied to {word}." for word in set(words.values()))
     parts = " and ".join(f"those of {name} to {word}" for name, word in words.items())
@@ -195,6 +193,20 @@ def class_table(material: Material) -> Table | None:
     return Table("Test MRR by cardinality class", columns, tuple(rows))
 
 
+def curve_table(curves: Sequence[Curve]) -> Table:
+    """Return the end of each learning curve."""
+    return Table(
+        "Where each search ended",
+        (
+            Column("search", align="left"),
+            Column("Q", "d"),
+            Column("seconds", ".3g"),
+            Column("validation MRR", ".4f"),
+        ),
+        tuple(Row((curve.label, curve.trials or None, curve.seconds[-1], curve.mrr[-1])) for curve in curves),
+    )
+
+
 def training_table(material: Material) -> Table | None:
     """Return the end of each model's training; None if the run trained no models."""
     rows = []
@@ -216,9 +228,7 @@ def method_table(material: Material) -> Table:
     """Return the settings of each method, and which of them cross-validation chose."""
     rows = []
     for name, weights in material.comparison.weights.items():
-        hidden = {"method", "cross_validation"} | (
-            {"grouping"} if weights.settings.get("method") == "simple" else set()
-        )
+        hidden = {"method", "cross_validation"} | (set() if weights.own.any() else {"grouping"})
         settings = ", ".join(f"{key} {value}" for key, value in weights.settings.items() if key not in hidden)
         rows.append(Row((method_label(name), settings, _chosen(weights.settings.get("cross_validation", {})))))
     headings = ("method", "settings", "chosen by cross-validation")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.evaluation import model_ranks
 from relens.reports.material import Material
-from relens.reports.numbers import method_label, p, signed
+from relens.reports.style import method_label, p, signed
 from relens.significance import PairedTest, paired_test
 from relens.tables.table import Column, Look, Row, Table
 
@@ -84,7 +84,7 @@ class RelationRow:
 
 def relation_rows(material: Material) -> list[RelationRow]:
     """Return a row for every relation and direction that has queries, the largest relations first."""
-    test, weights = material.test, material.comparison.weights[material.ensemble].of_packed(material.test)
+    test, weights = material.test, material.comparison.weights[material.ensemble].aligned_to(material.test)
     sizes = {split: _sizes(material, split) for split in EVALUATED}  # (R, 2) each
     singles = np.array([1 / model_ranks(test, model).realistic for model in test.models])  # (N, Q)
     ours = 1 / weights.answer_ranks(test).realistic  # (Q,)

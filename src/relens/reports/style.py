@@ -1,4 +1,7 @@
-"""The style of figures. Files have the colours below; the page replaces them by its own, light or dark."""
+"""The style of a report: how it writes numbers and names, and how its figures look.
+
+Files of figures have the colours below; the page replaces them by its own, light or dark.
+"""
 
 import re
 import warnings
@@ -9,9 +12,55 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from relens.tables.table import NOTHING
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def method_label(name: str) -> str:
+    """Return a method's name for readers: ``dsc:input=rank`` becomes ``dsc (input=rank)``."""
+    method, _, options = name.partition(":")
+    return f"{method} ({options.replace(',', ', ')})" if options else method
+
+
+def mrr(value: float) -> str:
+    """Return an MRR with four digits; a dash for NaN."""
+    return NOTHING if np.isnan(value) else f"{value:.4f}"
+
+
+def signed(value: float) -> str:
+    """Return a difference of MRRs with its sign; a dash for NaN."""
+    return NOTHING if np.isnan(value) else minus(f"{value:+z.4f}")
+
+
+def minus(number: str) -> str:
+    """Return a number with a real minus sign."""
+    return number.replace("-", "−")
+
+
+def count(value: int) -> str:
+    """Return a whole number with a comma between thousands."""
+    return f"{value:,}"
+
+
+def share(value: float) -> str:
+    """Return a fraction in per cent."""
+    return f"{value:.0%}".replace("%", "\N{NO-BREAK SPACE}%")
+
+
+def p(value: float) -> str:
+    """Return a p-value for a cell."""
+    return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
+
+
+def p_equals(value: float) -> str:
+    """Return a p-value for a sentence."""
+    return f"p {p(value)}" if value < 0.0001 else f"p = {p(value)}"
+
 
 INK, FAINT, RULE, ACCENT = "#1c2127", "#68717b", "#d8dde2", "#0072b2"
 _VARIABLES = {INK: "var(--ink)", FAINT: "var(--faint)", RULE: "var(--rule)", ACCENT: "var(--accent)"}

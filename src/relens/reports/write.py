@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from relens.ensemble.learning_curves import Curve
+from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves
 from relens.errors import InputError, MissingExtraError
-from relens.files import whole_folder
+from relens.files import read_json, whole_folder, write_json
 from relens.progress import SILENT, Progress
-from relens.reports.curves import draw_curves, kept_or_measured
-from relens.reports.figures import draw_comparison, draw_relations, draw_training, draw_weights
+from relens.reports.figures import draw_comparison, draw_curves, draw_relations, draw_training, draw_weights
 from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
 from relens.reports.relations import RelationRow, relation_rows
@@ -16,18 +15,14 @@ from relens.runs import Run
 from relens.tables.results import by_mrr
 
 PAGE = "index.html"
+CURVES = "curves.json"
+"""The file of a run that keeps its learning curves."""
 
 
 def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Progress = SILENT) -> Path:
-    """Write the report of a run into ``folder``, replacing an earlier one, and return the path of the page.
+    """Write the report of a run, which the caller holds, and return the path of the page; see ``relens.report``.
 
-    Args:
-        run: a run with ranks of valid and test, held by the caller. If it has no comparison of these ranks, the methods
-            are compared first, and the comparison is kept in the run.
-        folder: folder of the page and its figures. It must be empty, absent, or an earlier report.
-        curves: measure learning curves of the search, which takes minutes. They are kept in the run, and later reports
-            show them until the ranks change.
-        progress: where to show progress.
+    ``folder`` must be empty, absent, or an earlier report, which is replaced.
     """
     check_extra()
     _check_vacant(folder)
@@ -41,16 +36,28 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
     return folder / PAGE
 
 
+def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -> list[Curve]:
+    """Return the learning curves that the run keeps for its ranks, or ``measure`` and keep them."""
+    path = material.run.path / CURVES
+    if measure:
+        seed = material.evaluation(material.ensemble).seed
+        curves = measure_curves(material.valid, seed=seed, progress=progress)
+        write_json(path, curves_to_json(curves, material.valid))
+        return curves
+    kept = curves_from_json(read_json(path, "learning curves"), material.valid) if path.is_file() else None
+    return kept or []
+
+
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:
     """Draw the figures that have data, and return them by name."""
     comparison = material.comparison
-    dsc, simple = material.weights_of("dsc"), material.weights_of("simple")
+    own, shared = material.group_weights(), material.shared_weights()
     by_relation = material.evaluation(material.ensemble).by_relation
     ours = {label: metrics.mrr for label, metrics in by_relation.items()}
     with figure_style():
         drawn = [
             draw_comparison(by_mrr(comparison.evaluations), comparison.best_single, material.ensemble, folder),
-            draw_weights(dsc, simple and simple[1], rows, folder) if dsc else None,
+            draw_weights((material.ensemble, own), shared and shared[1], rows, folder) if own else None,
             draw_relations(comparison.spread, ours, folder),
             draw_training(material.trainings, folder) if material.trainings else None,
             draw_curves(curves, folder) if curves else None,

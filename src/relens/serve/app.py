@@ -11,9 +11,8 @@ from relens import __version__
 from relens.data.queries import DIRECTIONS
 from relens.prediction import Ensemble
 from relens.serve.api import look_ups, predictions
-from relens.serve.guard import DEFAULT_LIMITS, Guard, Limits
+from relens.serve.guard import DEFAULT_LIMITS, Guard, Limits, add_refusals
 from relens.serve.lookup import GraphLookup
-from relens.serve.refusals import add_refusals
 from relens.serve.worker import Worker
 
 PAGES = {

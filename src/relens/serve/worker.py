@@ -6,8 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any, TypeVar
 
-from relens.serve.guard import Limits
-from relens.serve.refusals import RefusedError
+from relens.serve.guard import Limits, RefusedError
 
 T = TypeVar("T")
 

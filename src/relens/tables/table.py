@@ -8,8 +8,7 @@ from io import StringIO
 from typing import Any, Literal, NamedTuple
 
 from relens.significance import Interval
-from relens.tables.markup import render_html, render_latex, render_markdown
-from relens.tables.text import render_text
+from relens.tables.formats import render_html, render_latex, render_markdown, render_text
 
 Value = str | float | Interval | None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from relens.data.keys import directed_key, pair_key
+from relens.data.queries import directed_key, pair_key
 from relens.errors import InputError
 
 FIRST_COUNT = 3

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from relens.ensemble.context import SearchContext, SearchResult
 from relens.ensemble.grid import Weights
-from relens.ensemble.options import Option
 from relens.ensemble.searchers.base import Searcher
+from relens.options import Option
 from relens.registry import AFTER_OURS
 
 TRACE_POINTS = 200

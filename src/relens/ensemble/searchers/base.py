@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.ensemble.context import QueryIndex, SearchContext, SearchResult
-from relens.ensemble.options import Option
+from relens.options import Option
 from relens.registry import AFTER_OURS
 
 

@@ -15,26 +15,28 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset
+from relens.data.dataset import Dataset, cardinality_classes
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import EVALUATED, Queries
-from relens.data.statistics import cardinality_classes
 from relens.errors import RanksError, nearest
 from relens.files import open_npy
 from relens.importers.arrays import find_models
 from relens.importers.dense import Dense, Matrix, check_columns
-from relens.importers.directions import (
-    Rows,
+from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer
+from relens.importers.numbering import (
+    IdRows,
+    Numbering,
+    check_in_split,
     directed_queries,
     find_mirror,
     find_n_relations,
     forward_triples,
     mirrored_triples,
+    numbers,
     sampled_queries,
     twice,
 )
-from relens.importers.importer import DATA, FILTER, MODELS, RELATIONS, Importer, Option
-from relens.importers.numbering import Numbering, check_in_split, numbers
+from relens.options import Option
 from relens.packs.pack import PackHeader
 from relens.records import Provenance
 
@@ -49,7 +51,7 @@ class _Source:
     name: str
     beside: Path
     files: dict[str, dict[str, Path]]
-    rows: dict[str, Rows]
+    rows: dict[str, IdRows]
 
     @classmethod
     def open(cls, folder: Path, dataset: str | None, models: Sequence[str]) -> Self:
@@ -62,7 +64,7 @@ class _Source:
         return cls(name, beside, files, rows)
 
     @property
-    def asked(self) -> dict[str, Rows]:
+    def asked(self) -> dict[str, IdRows]:
         return {split: self.rows[split] for split in EVALUATED}
 
     @property
@@ -246,7 +248,7 @@ def _triples_file(folder: Path, split: str) -> Path:
     return folder / f"{split}_triples.npy"
 
 
-def _read_rows(path: Path) -> Rows:
+def _read_rows(path: Path) -> IdRows:
     rows = open_npy(path)
     if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iu":
         raise RanksError(f"{path} has shape {rows.shape} of {rows.dtype}, expected (n, 3) whole numbers: rows of ids.")
@@ -277,14 +279,14 @@ class AuthorsImporter(Importer):
         "paper's repository documents them"
     )
     order = 1
-    options = (
-        Option("dataset", "Folder below DIR/ranks, if there are several."),
-        Option("form", "Columns: all entities, or OGB's answers with samples.", default="auto", choices=get_args(Form)),
-        DATA,
-        MODELS,
-        RELATIONS,
-        FILTER,
-    )
+    options: Mapping[str, Option] = {
+        "dataset": Option("Folder below DIR/ranks, if there are several."),
+        "form": Option("Columns: all entities, or OGB's answers with samples.", "auto", words=get_args(Form)),
+        "data": DATA,
+        "models": MODELS,
+        "n_relations": RELATIONS,
+        "filtered": FILTER,
+    }
 
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the ranks to pack, by split."""

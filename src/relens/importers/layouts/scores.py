@@ -3,7 +3,7 @@
 A folder holds ``{model}_{valid,test}_scores.npy``, (queries, entities), and ``{valid,test}_queries.tsv`` or ``.npy``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from relens.data.queries import EVALUATED
 from relens.importers.arrays import ArrayOptions, find_models, scores_with_queries
 from relens.importers.dense import Dense, Matrix
 from relens.importers.importer import DATA, FILTER, GAPS, MODELS, RELATIONS, Importer
+from relens.options import Option
 
 
 def read_scores(folder: Path, *, models: Sequence[str] = (), options: ArrayOptions | None = None) -> dict[str, Dense]:
@@ -26,7 +27,13 @@ class ScoresImporter(Importer):
     name = "scores"
     description = "DIR/MODEL_{valid,test}_scores.npy and DIR/{valid,test}_queries.tsv (or .npy)"
     order = 2
-    options = (DATA, MODELS, RELATIONS, FILTER, GAPS)
+    options: Mapping[str, Option] = {
+        "data": DATA,
+        "models": MODELS,
+        "n_relations": RELATIONS,
+        "filtered": FILTER,
+        "gaps": GAPS,
+    }
 
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the scores to pack, by split."""

@@ -15,7 +15,7 @@ from relens.data.catalog import load_dataset
 from relens.errors import RelensError
 from relens.pipeline.plan import Plan
 from relens.pipeline.run import settings_of
-from relens.pipeline.side_by_side import train_side_by_side
+from relens.pipeline.training import train_side_by_side
 from relens.runs import Run
 from relens.training.trained import TrainedModel
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
@@ -83,7 +83,7 @@ def test_a_model_that_fails_is_named_and_the_others_are_completed(graph, alone, 
     assert parameters(path) == alone
 
 
-def test_a_worker_that_dies_leaves_an_error_that_names_what_it_may_have_trained(graph, tmp_path):
+def test_a_dead_worker_raises_an_error_that_names_its_models(graph, tmp_path):
     def listen(name, device, record):
         if name == "complex":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,17 +1,23 @@
-"""Options: named values of a search that users may set, with their help texts and limits.
+"""Options: values that users may set by name, with their help texts and limits.
 
-The fields of ``SearchSettings`` carry one each, and methods and searchers may declare more. Checks, options of the
-command line and ``METHOD:key=value`` texts all follow from them.
+The fields of ``SearchSettings`` carry one each; methods, searchers and importers declare their own as
+``{name: Option}``. Checks, options of the command line and ``METHOD:key=value`` texts all follow from them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any
 
 from relens.errors import InputError, nearest
 from relens.registry import Entry
 
-KINDS = {str: "a text", int: "a whole number", float: "a number"}
+KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    Sequence: "a list of names",
+}
 
 
 @dataclass(frozen=True)
@@ -21,22 +27,24 @@ class Option:
     Attributes:
         help: one sentence for the command line.
         default: the value unless set; None if unset means something else, see ``unset``.
-        kind: type of the value: ``str``, ``int`` or ``float``.
+        kind: type of the value: a key of ``KINDS``, or a type that only the entry with this option understands.
         minimum: smallest number allowed.
         table: entries to choose from, described in the help text.
         words: words to choose from, before those of the table.
         metavar: how the help text shows a free value.
+        flag: the spelling on the command line, where it is not the name.
         unset: what None means, for help texts.
         users: returns the names of the entries that use the value, for help texts; None if all do.
     """
 
     help: str
     default: Any = None
-    kind: type = str
+    kind: Any = str
     minimum: float | None = None
     table: Mapping[str, Entry] | None = None
     words: tuple[str, ...] = ()
     metavar: str | None = None
+    flag: str = ""
     unset: str | None = None
     users: Callable[[], list[str]] | None = None
 
@@ -67,11 +75,12 @@ class Option:
         """Raise an error if ``value`` is not allowed for the option called ``name``."""
         if self.choices and value not in self.choices:
             raise InputError(f"unknown {name} {value!r}; {nearest(str(value), self.choices)}")
-        if self.minimum is None or (value is None and self.default is None):
+        if value is None and self.default is None:
             return
-        if not isinstance(value, int if self.kind is int else int | float):
+        # A text may be given as a number or a path, and a number as a whole number.
+        if self.kind is not str and not isinstance(value, int | float if self.kind is float else self.kind):
             raise InputError(f"{name} is {value!r}, expected {KINDS[self.kind]}")
-        if not value >= self.minimum:
+        if self.minimum is not None and not value >= self.minimum:
             raise InputError(f"{name} is {value}, expected at least {self.minimum:g}")
 
 

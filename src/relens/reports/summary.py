@@ -1,4 +1,4 @@
-"""The top of a report: the value of the ensemble in one sentence, with the main numbers."""
+"""The sentences of a report: the value of the ensemble, the main numbers, and a glossary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,58 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from relens.ensemble.inputs import INPUTS
+from relens.ensemble.methods import METHODS
 from relens.ensemble.weights import EnsembleWeights
-from relens.evaluation import model_ranks
-from relens.reports.glossary import input_name
+from relens.evaluation import Metrics, model_ranks
+from relens.metrics import METRICS
 from relens.reports.material import Material
-from relens.reports.numbers import method_label, minus, mrr, p_equals, share, signed
 from relens.reports.relations import ALPHA, RelationRow
+from relens.reports.style import method_label, minus, mrr, p_equals, share, signed
 from relens.significance import LEVEL, PairedTest, paired_test
+
+REFERENCE = "the single model with the best MRR on the validation split; every gain is measured against it"
+GAPS = "a candidate's score minus the answer's score, in units that make the models comparable"
+KAPPA = (
+    "strength of the shrinkage of a relation's weights towards those of all relations: with 0 each relation keeps its "
+    "own weights, with ∞ all have the same"
+)
+CONTESTED = (
+    "a candidate that is neither behind the answer in every model nor ahead of it in every model, so that the weights "
+    "decide its place"
+)
+INTERVAL = f"the range of the MRR in {share(LEVEL)} of the bootstrap resamples of the test triples"
+P = "the probability of a difference at least as large if both were equally good"
+
+
+def glossary(material: Material) -> dict[str, str]:
+    """Return the words of a report with their descriptions: methods, inputs, terms, metrics."""
+    weights = material.comparison.weights.values()
+    methods = dict.fromkeys(str(each.settings.get("method", "")) for each in weights)
+    inputs = dict.fromkeys(each.input for each in weights)
+    metrics: Metrics = material.evaluation(material.ensemble).overall
+    return {
+        f"{material.comparison.best_single}, best single model": REFERENCE,
+        **{name: METHODS[name].description for name in methods if name in METHODS},
+        **{f"input {name}": INPUTS[name].description for name in inputs if name in INPUTS},
+        **({"score gap": GAPS} if any(INPUTS[name].needs_gaps for name in inputs if name in INPUTS) else {}),
+        **({"κ (kappa)": KAPPA} if any("kappa" in each.settings for each in weights) else {}),
+        "contested": CONTESTED,
+        **{METRICS[name].heading: METRICS[name].description for name in metrics if name in METRICS},
+        "interval": INTERVAL,
+        "p": P,
+    }
+
+
+def input_name(name: str) -> str:
+    """Return a short name of an input for sentences, such as ``score gaps``."""
+    return INPUTS[name].label
+
+
+def input_phrase(name: str) -> str:
+    """Return the name of an input with the unit of its values."""
+    unit = ", each model's in units of its own" if INPUTS[name].needs_gaps else ""
+    return f"{INPUTS[name].label}{unit}"
 
 
 def headline(material: Material) -> str:
@@ -90,14 +135,14 @@ def highest_sentence(found: Highest | None, ensemble: str) -> str:
 def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[str, str]]:
     """Return the numbers at the top of the page, each with its label."""
     ours, best = material.evaluation(material.ensemble), material.evaluation(material.comparison.best_single)
-    simple, tested = material.weights_of("simple"), [row for row in rows if row.paired is not None]
+    shared, tested = material.shared_weights(), [row for row in rows if row.paired is not None]
     numbers = [(mrr(ours.overall.mrr), f"test MRR of {method_label(ours.name)}")]
     if ours.paired is not None:
         relative = minus(f"{ours.paired.difference / best.overall.mrr:+z.1%}".replace("%", "\N{NO-BREAK SPACE}%"))
         numbers.append((signed(ours.paired.difference), f"over {best.name} ({relative})"))
-    if simple is not None and simple[0] != ours.name:
-        over = ours.overall.mrr - material.evaluation(simple[0]).overall.mrr
-        numbers.append((signed(over), f"over {method_label(simple[0])}: {_describe_simple(material, simple[1])}"))
+    if shared is not None and shared[0] != ours.name:
+        over = ours.overall.mrr - material.evaluation(shared[0]).overall.mrr
+        numbers.append((signed(over), f"over {method_label(shared[0])}: {_describe_shared(material, shared[1])}"))
     if tested:
         better = sum(row.significant and row.gain > 0 for row in tested)
         worse = sum(row.significant and row.gain < 0 for row in tested)
@@ -105,9 +150,9 @@ def key_numbers(material: Material, rows: Sequence[RelationRow]) -> list[tuple[s
     return numbers
 
 
-def _describe_simple(material: Material, simple: EnsembleWeights) -> str:
-    """Describe ``simple``, and its input if that differs from the input of the ensemble."""
-    ours, theirs = material.comparison.weights[material.ensemble].input, simple.input
+def _describe_shared(material: Material, shared: EnsembleWeights) -> str:
+    """Describe weights that all groups share, and their input if that differs from the input of the ensemble."""
+    ours, theirs = material.comparison.weights[material.ensemble].input, shared.input
     also = (
         ""
         if ours == theirs
