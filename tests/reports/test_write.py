@@ -247,6 +247,14 @@ def test_one_weight_vector_is_not_compared_with_itself(tmp_path):
     assert f": {ONE_VECTOR}" not in page.text
 
 
+def test_only_a_searched_weight_vector_is_compared_with_the_ensemble(tmp_path):
+    specs = ("simple:input=rank", "mean", "dsc:input=rank")
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"), specs)
+    page = Page.read(write_report(run, tmp_path / "out"))
+    assert f"over simple (input=rank): {ONE_VECTOR}" in page.text
+    assert f"over mean: {ONE_VECTOR}" not in page.text
+
+
 def test_a_comparison_that_cannot_be_read_is_made_anew(tmp_path):
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
     write_json(run.path / COMPARISON, {"kind": "relens comparison", "format": 1})
