@@ -14,7 +14,7 @@ from relens.comparison import DEFAULT_SPECS
 from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
-from relens.pipeline.plan import MODELS, Plan
+from relens.pipeline.plan import Plan
 from relens.prediction import Ensemble, KnownFacts, Predictions
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def run(
     dataset: str | Path,
     *,
-    models: Sequence[str] = MODELS,
+    models: Sequence[str] | None = None,
     preset: str | None = None,
     run: Run | Path | str | None = None,
     device: str = "auto",
@@ -50,7 +50,8 @@ def run(
 
     Args:
         dataset: a name, or a folder with ``train.txt``, ``valid.txt`` and ``test.txt``.
-        models: names of models, in the order of the rank arrays; by default the six models of the paper.
+        models: names of models, in the order of the rank arrays; None for the members of the preset, which are the
+            six models of the paper, or with ``strong`` a stronger set.
         preset: training settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
         run: the run, which is made if missing; None for ``runs/`` and the name of the data set.
         device: ``auto``, ``cpu``, ``cuda``, or a list such as ``cuda:0,cuda:1``: each trains one model at a time.
@@ -77,7 +78,8 @@ def run(
 
     from relens.pipeline.run import Execution, ignore_update, run_plan
 
-    plan = Plan(str(dataset), tuple(models), preset, methods=tuple(methods), seed=seed).with_changes(changes)
+    names = None if models is None else tuple(models)
+    plan = Plan(str(dataset), names, preset, methods=tuple(methods), seed=seed).with_changes(changes)
     execution = Execution(
         devices=devices,
         jobs=cpu_count() if jobs is None else jobs,

@@ -70,7 +70,7 @@ def test_the_plan_and_the_stages_are_shown(graph, finished):
     path, outcome = finished
     lines = [line.removeprefix("relens: ") for line in outcome.err.splitlines()]
     assert lines[:4] == [
-        f"loading {graph} and what trains 3 models",
+        f"loading {graph}",
         "data set ring: 16 entities, 2 relations, 22 train, 5 valid, 5 test triples",
         f"run {path}: transe, complex, conve; preset demo, seed 0, on cpu",
         "training 3 models",

@@ -22,7 +22,8 @@ from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
-from relens.pipeline.run import STAGES
+from relens.pipeline.run import STAGES, settings_of
+from relens.presets import read_preset
 from relens.progress import Silent
 from relens.runs import Run
 from relens.training.trained import TrainedModel
@@ -177,7 +178,7 @@ def test_forced_training_begins_anew_where_it_was_interrupted(plan, finished, tm
         with pytest.raises(KilledError):
             go(replace(plan, seed=1), path)
     with pytest.raises(InputError, match="holds a run with seed 1 instead of 0"):
-        go(replace(plan, models=("complex",)), path)
+        go(replace(plan, models=("complex",), model_changes={}), path)
     go(plan, path, force=["train"])
     assert_same(finished[0], path)
 
@@ -248,6 +249,7 @@ def test_a_name_of_its_own_for_a_second_model(plan, tmp_path):
     ("changes", "force", "message"),
     [
         (["filterz=3"], [], r"'filterz=3' changes a setting that no model has"),
+        (["trans.dim=3"], [], "'trans.dim=3' changes a model that is not in the run; did you mean 'transe'"),
         (["transe.filters=3"], [], "unknown setting 'filters' of transe"),
         (["conve.height=7"], [], "`dim=16` and `height=7` of ConvE: expected"),
         ([], ["rnak"], "unknown stage 'rnak'; did you mean 'rank'"),
@@ -257,6 +259,14 @@ def test_wrong_requests_are_refused(plan, tmp_path, changes, force, message):
     with pytest.raises(InputError, match=message):
         go(plan.with_changes(changes), tmp_path / "run", force=force)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_names_of_models_has_the_members_of_its_preset():
+    plan = Plan("ring", preset="strong").with_changes(["nbfnet-2.width=16"])
+    settings = settings_of(plan, "ring", on_cpu=True)
+    assert tuple(settings) == read_preset("strong").members_for("ring")
+    assert (settings["nbfnet"].options["width"], settings["nbfnet-2"].options["width"]) == (32, 16)
+    assert settings["nbfnet-2"].model == "nbfnet"
 
 
 def test_an_unknown_setting_lists_all_there_are_in_order(plan, tmp_path):

@@ -5,8 +5,9 @@ import torch
 
 from relens.data.catalog import CATALOG
 from relens.errors import InputError
-from relens.models import MODELS
-from relens.presets import DEFAULT, PRESETS, read_preset
+from relens.models import MODELS, ModelEntry
+from relens.models.transe import TransE
+from relens.presets import DEFAULT, PAPER, PRESETS, read_preset
 from relens.training.presets import resolve_settings
 from relens.training.settings import FIELDS
 
@@ -24,9 +25,47 @@ def test_every_model_and_data_set_resolves(dataset, model, preset) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_name_models_and_data_sets_that_exist(preset) -> None:
-    sections = read_preset(preset)
-    assert sections.keys() == MODELS.keys()
-    assert {name for section in sections.values() for name in section} <= {*CATALOG, DEFAULT}
+    found = read_preset(preset)
+    assert {found.model_of(member) for member in found.sections} <= MODELS.keys()
+    assert {name for section in [*found.sections.values(), found.members] for name in section} <= {*CATALOG, DEFAULT}
+    if found.extends is None:
+        assert found.sections.keys() == MODELS.keys()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_the_members_of_a_preset_resolve_and_differ(dataset, preset) -> None:
+    found = read_preset(preset)
+    members = found.members_for(dataset)
+    settings = [resolve_settings(dataset, found.model_of(name), preset, member=name) for name in members]
+    assert 6 <= len(members) <= 10
+    assert all(one not in settings[:place] for place, one in enumerate(settings))
+
+
+def test_the_members_are_the_papers_models_unless_a_preset_names_others() -> None:
+    assert PAPER == ("transe", "rotate", "house", "complex", "conve", "compgcn")
+    assert {preset for preset in PRESETS if read_preset(preset).members_for("wn18rr") == PAPER} == {
+        "best", "demo", "paper",
+    }  # fmt: skip
+
+
+def test_a_preset_that_extends_another_changes_its_settings() -> None:
+    best, strong = (resolve_settings("wn18rr", "nbfnet", preset) for preset in ("best", "strong"))
+    assert strong == best
+    deep = resolve_settings("wn18rr", "nbfnet", "strong", member="nbfnet-2")
+    assert (deep.options["layers"], deep.lr) == (8, best.lr)
+    assert resolve_settings("other", "nbfnet", "strong", member="nbfnet-2").options["layers"] == 4
+    # A member of another model than the preset's has nothing of its section.
+    assert resolve_settings("wn18rr", "rotate", "strong", member="nbfnet-2") == resolve_settings(
+        "wn18rr", "rotate", "best"
+    )
+
+
+def test_models_of_other_packages_bring_settings_for_the_preset_that_is_extended(monkeypatch) -> None:
+    entry = ModelEntry("mine", TransE, "mine", presets={"best": {DEFAULT: {"lr": 0.5}, "wn18rr": {"dim": 8}}})
+    monkeypatch.setattr(MODELS, "find", lambda name: entry)
+    settings = resolve_settings("wn18rr", "mine", "strong")
+    assert (settings.lr, settings.options["dim"]) == (0.5, 8)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -73,9 +112,9 @@ def test_only_the_models_named_for_it_predict_relations(preset) -> None:
 
 
 def test_overrides_change_settings_and_options() -> None:
-    changes = ["dim=500", "lr=1", "regulariser=none", "stop_after=4", "loss=bce_mean", "gamma = 7"]
+    changes = ["dim=500", "lr=1", "dropout=.5", "regulariser=none", "stop_after=4", "loss=bce_mean", "gamma = 7"]
     settings = resolve_settings("wn18rr", "transe", "paper", changes)
-    assert settings.options["dim"] == 500
+    assert (settings.options["dim"], settings.dropout) == (500, 0.5)
     assert settings.options["gamma"] == 7.0
     assert (settings.lr, settings.regulariser, settings.stop_after, settings.loss) == (1.0, None, 4, "bce_mean")
     listed = resolve_settings("wn18rr", "house", "paper", ["milestones=[100, 200]"])

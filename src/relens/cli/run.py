@@ -49,7 +49,7 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     an interrupted one, and skips everything that is complete and unchanged.
     """
     plan = _plan(source, options)
-    note(f"loading {plan.dataset} and what trains {counted(len(plan.models), 'model')}")
+    note(f"loading {plan.dataset}")
     found = api.run(
         plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
         seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,

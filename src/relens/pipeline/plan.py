@@ -9,8 +9,6 @@ from typing import Any
 from relens.comparison import DEFAULT_SPECS
 from relens.errors import InputError, nearest
 
-MODELS = ("transe", "rotate", "house", "complex", "conve", "compgcn")
-"""The models of the paper, in its order."""
 DATASET = "patterns"
 
 
@@ -20,7 +18,8 @@ class Plan:
 
     Attributes:
         dataset: a name, or a folder of TSV files.
-        models: names in the run. A name that is not a model's needs a change ``model=…`` that says which model it is.
+        models: names in the run; None for the members of the preset. A name that is neither a model's nor a member's
+            needs a change ``model=…`` that says which model it is.
         preset: settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
         changes: ``key=value`` texts for all models that have such a setting.
         model_changes: ``key=value`` texts by the name of the model.
@@ -29,7 +28,7 @@ class Plan:
     """
 
     dataset: str = DATASET
-    models: tuple[str, ...] = MODELS
+    models: tuple[str, ...] | None = None
     preset: str | None = None
     changes: tuple[str, ...] = ()
     model_changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -46,8 +45,6 @@ class Plan:
                 raise InputError(f"{text!r} changes no setting: expected key=value or model.key=value")
             if not dot:
                 changes.append(text)
-            elif model not in self.models:
-                raise InputError(f"{text!r} changes a model that is not in the run; {nearest(model, self.models)}")
             else:
                 by_model.setdefault(model, []).append(text.removeprefix(f"{model}."))
         return replace(self, changes=tuple(changes), model_changes={name: tuple(own) for name, own in by_model.items()})
@@ -81,11 +78,11 @@ def read_plan(path: Path) -> Plan:
         if key in values:
             plan = replace(plan, **{key: _typed(path, key, values.pop(key), kind)})
     changes = _texts(_typed(path, "set", values.pop("set", {}), dict))
-    if not plan.models or len(set(plan.models)) < len(plan.models):
+    if plan.models is not None and not 0 < len(set(plan.models)) == len(plan.models):
         raise InputError(f"{path}: models are {list(plan.models)}, expected one or more different names")
     if values:
         key = next(iter(values))
-        raise InputError(f"{path}: unknown key {key!r}; {nearest(key, [*_KEYS, *plan.models])}")
+        raise InputError(f"{path}: unknown key {key!r}; {nearest(key, _KEYS)}")
     plan = plan.with_changes(changes)
     return plan.with_changes(f"{model}.{text}" for model, table in tables.items() for text in _texts(table))
 

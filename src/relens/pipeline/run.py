@@ -31,7 +31,7 @@ from relens.pipeline.training import (
     trained_model,
     training_progress,
 )
-from relens.presets import default_preset
+from relens.presets import Preset, default_preset, read_preset
 from relens.progress import SILENT, Progress
 from relens.records import STAGE
 from relens.runs import Run, is_name
@@ -176,7 +176,7 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
         _check_options(model_settings)
     check_splits(dataset, "valid", "test")
     path = path or Path("runs") / dataset.name
-    _announce(plan, dataset, path, execution)
+    _announce(plan, dataset, list(settings), path, execution)
     run = Run.open_or_create(path, dataset.name)
     with run.held(), report_kept_on_interrupt(run, settings):
         tidy_models(run)
@@ -188,15 +188,19 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     return run
 
 
-def preset_of(plan: Plan, *, on_cpu: bool) -> str:
+def preset_of(plan: Plan, *, on_cpu: bool) -> Preset:
     """Return the preset that the models of a plan start from."""
-    return plan.preset or default_preset(on_cpu=on_cpu)
+    return read_preset(plan.preset or default_preset(on_cpu=on_cpu))
 
 
 def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
-    """Return the settings of each model of a plan, by name; a change that no model has raises an error."""
+    """Return the settings of each model of a run, by name; a change that no model has raises an error."""
     preset = preset_of(plan, on_cpu=on_cpu)
-    base = {name: _base_model(plan, name) for name in plan.models}
+    names = preset.members_for(dataset) if plan.models is None else plan.models
+    for name, (text, *_) in plan.model_changes.items():
+        if name not in names:
+            raise InputError(f"'{name}.{text}' changes a model that is not in the run; {nearest(name, names)}")
+    base = {name: _base_model(plan, preset, name) for name in names}
     known = {name: {*FIELDS, *MODELS[model].options} for name, model in base.items()}
     every = sorted(set().union(*known.values()))
     for text in plan.changes:
@@ -204,16 +208,16 @@ def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSet
             raise InputError(
                 f"{text!r} changes a setting that no model has; {nearest(_key(text), every, show_all=True)}"
             )
+    changes = {name: [f"seed={plan.seed}", *_changes(plan, name, known[name])] for name in names}
     return {
-        name: resolve_settings(dataset, model, preset, [f"seed={plan.seed}", *_changes(plan, name, known[name])])
-        for name, model in base.items()
+        name: resolve_settings(dataset, model, preset.name, changes[name], member=name) for name, model in base.items()
     }
 
 
-def _base_model(plan: Plan, name: str) -> str:
-    """Return the base model of a name: the value of its change ``model=…``, or the model of that name."""
+def _base_model(plan: Plan, preset: Preset, name: str) -> str:
+    """Return the base model of a name: the value of its change ``model=…``, or that of the preset's member."""
     own = (text.partition("=")[2].strip() for text in plan.model_changes.get(name, ()) if _key(text) == "model")
-    return MODELS.find(next(own, name)).name
+    return MODELS.find(next(own, preset.model_of(name))).name
 
 
 def _changes(plan: Plan, name: str, known: Collection[str]) -> list[str]:
@@ -226,13 +230,13 @@ def _key(change: str) -> str:
     return change.partition("=")[0].strip()
 
 
-def _announce(plan: Plan, dataset: Dataset, path: Path, execution: Execution) -> None:
+def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execution: Execution) -> None:
     """Note what is about to be done, and suspicious properties of the data."""
     progress = execution.progress
     sizes = ", ".join(f"{n:,} {what}" for what, n in dataset.counts.items())
     progress.note(f"data set {dataset.name}: {sizes} triples")
-    preset, where = preset_of(plan, on_cpu=execution.on_cpu), ", ".join(map(str, execution.devices))
-    progress.note(f"run {path}: {', '.join(plan.models)}; preset {preset}, seed {plan.seed}, on {where}")
+    preset, where = preset_of(plan, on_cpu=execution.on_cpu).name, ", ".join(map(str, execution.devices))
+    progress.note(f"run {path}: {', '.join(models)}; preset {preset}, seed {plan.seed}, on {where}")
     for text in sampled_validation(dataset):
         progress.note(text)
     for text in suspicions(dataset):

@@ -6,26 +6,37 @@ from typing import Any
 
 from relens.errors import InputError, nearest
 from relens.models import MODELS, ModelEntry
-from relens.presets import DEFAULT, PRESETS, read_preset
+from relens.presets import read_preset, section_values
 from relens.training.settings import FIELDS, OPTIONAL, TrainSettings
 
 RESERVED = frozenset({"model", "options"})
 """Fields of ``TrainSettings`` that a ``key=value`` text cannot change."""
 
 
-def resolve_settings(dataset: str, model: str, preset: str, overrides: Iterable[str] = ()) -> TrainSettings:
+def resolve_settings(
+    dataset: str, model: str, preset: str, overrides: Iterable[str] = (), *, member: str | None = None
+) -> TrainSettings:
     """Return the settings of a model for a data set: the preset's, changed by ``key=value`` texts.
 
-    A model without a section in the preset's file brings its own (``ModelEntry.presets``), or gets the defaults of
+    A model without settings in the preset's file brings its own (``ModelEntry.presets``), or gets the defaults of
     ``TrainSettings``. Keys are settings (``lr``) or options of the model (``dim``). Values are read as TOML, for
     instance ``1e-3``, ``true`` or ``[100, 200]``; other text is taken as it is. ``none`` switches a setting off.
+
+    Args:
+        dataset: the name of the data set.
+        model: the name of the model.
+        preset: the name of the preset.
+        overrides: the changes.
+        member: the member whose settings the preset has; None for the one called like the model.
     """
-    entry = MODELS.find(model)
-    if preset not in PRESETS:
-        raise InputError(f"unknown preset {preset!r}; {nearest(preset, PRESETS)}")
-    sections = read_preset(preset).get(entry.name) or entry.presets.get(preset, {})
-    values = {**sections.get(DEFAULT, {}), **sections.get(dataset.lower(), {}), **dict(map(_override, overrides))}
-    return settings_from_values(entry, values)
+    entry, found = MODELS.find(model), read_preset(preset)
+    member = entry.name if member is None else member
+    if found.model_of(member) != entry.name:
+        member = entry.name
+    # The sections that a model brings itself come below those of the files.
+    own = next((entry.presets[step.name] for step in found.lineage if step.name in entry.presets), {})
+    values = {**section_values(own, dataset), **found.values(member, dataset)}
+    return settings_from_values(entry, {**values, **dict(map(_override, overrides))})
 
 
 def settings_from_values(entry: ModelEntry, values: Mapping[str, Any]) -> TrainSettings:
@@ -46,7 +57,15 @@ def _override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{text!r} changes no setting: expected key=value, for instance dim=500")
+    return key.strip(), _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    """Return a text as TOML, or as a number that TOML spells differently (``.5``), or as it is."""
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+        try:
+            return float(text)
+        except ValueError:
+            return text

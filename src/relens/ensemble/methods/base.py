@@ -6,7 +6,7 @@ To add one, subclass ``Method``, define ``search``, and announce an instance as 
     class Median(Method):
         name = "median"
         description = "weights around the median model"
-        options = {"width": Option("How many models to use.", default=3, type=int, minimum=1)}
+        options = {"width": Option("How many models to use.", default=3, kind=int, minimum=1)}
 
         def search(self, context):
             return MethodResult(my_weights(context.packed, context.options["width"]))
