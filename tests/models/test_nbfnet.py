@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from relens.models.nbfnet import NBFNet, Targets, choose_targets, cross_entropy
+from relens.errors import InputError
+from relens.models import MODELS
+from relens.models.nbfnet import NBFNet, Reached, Targets, choose_targets, cross_entropy
 from tests.models.test_propagation import KINDS, N_ENTITIES, N_RELATIONS, odd_triples
 
 
@@ -152,3 +154,116 @@ def test_edges_do_not_tell_the_answer(relation, halves, told, one_thread):
     model = model_of(torch.cat([asked, noise]), n, 2)
     loss = fit(model, "triple", 40, halves=halves, only=relation)
     assert loss < 1 if told else loss > 2
+
+
+class Examples:
+    """All training queries of a graph: the tails of its triples, then their heads."""
+
+    def __init__(self, triples):
+        head, relation, tail = triples.T
+        self.anchor, self.answer = torch.cat([head, tail]), torch.cat([tail, head])
+        self.relation = torch.cat([relation, relation + N_RELATIONS])
+
+
+@pytest.mark.parametrize("removal", ["triple", "pair"])
+@pytest.mark.parametrize("all_answers", [False, True])
+def test_examples_are_encoded_without_their_answers(removal, all_answers):
+    triples = odd_triples()
+    model, examples = model_of(triples, removal=removal), Examples(triples)
+    for number in (0, 3, 12, len(triples) + 3, len(triples) + 12):
+        told = [number % len(triples)]
+        if all_answers:
+            same = (examples.anchor == examples.anchor[number]) & (examples.relation == examples.relation[number])
+            told = [place % len(triples) for place in same.nonzero().squeeze(1).tolist()]
+        ends = [set(triples[place, ::2].tolist()) for place in told]
+        rows = [tuple(triples[place].tolist()) for place in told]
+        by_triple = [row for row in triples.tolist() if tuple(row) not in rows]
+        by_pair = [row for row in triples.tolist() if {*row[::2]} not in ends]
+        kept = by_triple if removal == "triple" else by_pair
+        smaller = model_of(torch.tensor(kept), removal=removal)
+        found = model.encode_examples(examples, torch.tensor([number]), all_answers=all_answers)
+        query = examples.anchor[[number]], examples.relation[[number]]
+        torch.testing.assert_close(model.score(found), smaller.score(smaller.encode(*query)))
+
+
+def test_a_share_of_all_edges_is_hidden_in_both_directions():
+    graph = model_of(odd_triples()).graph
+    one = queries_of(graph, torch.tensor([0]))
+    shares = []
+    for _ in range(200):
+        removed = choose_targets(one, graph, 0.0, "triple", 0.4).removed
+        assert removed[0]
+        for triple in range(graph.n_triples):
+            assert removed[graph.triple == triple].unique().numel() == 1
+        shares.append(removed[graph.triple != graph.triple[0]].double().mean())
+    assert torch.stack(shares).mean() == pytest.approx(0.4, abs=0.03)
+
+
+class Settings:
+    loss, dropout, label_smoothing, row_weights = "1vsall", 0.0, 0.0, False
+
+
+def test_other_losses_are_those_of_the_settings():
+    model, settings = model_of(odd_triples()), Settings()
+    settings.loss = "bce_adv"
+    assert model.training_objective(Examples(odd_triples()), settings) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("label_smoothing", 0.1), ("row_weights", True)])
+def test_settings_that_the_objective_does_not_know_are_refused(name, value):
+    settings = Settings()
+    setattr(settings, name, value)
+    with pytest.raises(InputError, match=f"`{name}={value}`, but NBFNet's `loss=1vsall` has no such term"):
+        model_of(odd_triples()).training_objective(Examples(odd_triples()), settings)
+
+
+def test_dropout_acts_on_edge_vectors_and_on_the_hidden_layer():
+    model, seen = model_of(odd_triples()), []
+
+    def drop(rows):
+        seen.append(rows.shape)
+        return rows
+
+    queries = torch.tensor([0, 5]), torch.tensor([0, 4])
+    torch.testing.assert_close(model.score(model.encode(*queries, drop), None, drop), scores_of(model, *queries))
+    assert seen == [(2 * N_RELATIONS, 2, 16)] * 2 + [(N_ENTITIES, 2, 32)]
+
+
+@pytest.mark.parametrize(("aggregate", "edge_vectors"), KINDS)
+def test_anchors_without_edges_and_relations_without_triples_are_scored(aggregate, edge_vectors):
+    triples = odd_triples()
+    model = model_of(triples[triples[:, 1] != 1], aggregate=aggregate, edge_vectors=edge_vectors)
+    scores = scores_of(model, torch.tensor([8, 8, 0]), torch.tensor([0, 1, 1 + N_RELATIONS]))
+    assert torch.isfinite(scores).all()
+    scores.sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+    # Nothing reaches 7, and nothing leaves 8, which are alike to every other anchor.
+    told = scores_of(model, torch.tensor([0]), torch.tensor([0]))[0]
+    torch.testing.assert_close(told[7], told[8])
+    assert (told[7] - told[0]).abs() > 1e-4
+
+
+def test_a_graph_without_triples_is_scored():
+    scores = scores_of(model_of(torch.empty(0, 3, dtype=torch.long)), torch.tensor([0, 1]), torch.tensor([0, 4]))
+    assert torch.isfinite(scores).all()
+
+
+def test_scores_are_float32_where_states_are_bfloat16():
+    """States that bfloat16 tells apart by one step have scores that differ, though they are large."""
+    torch.set_default_dtype(torch.float32)
+    model = model_of(odd_triples())
+    with torch.no_grad():
+        model.hidden.weight.fill_(1.0)
+        model.last.weight.fill_(1.0)
+    states = torch.ones(N_ENTITIES, 1, 16).bfloat16()
+    states[3, 0, 0] += 2**-7
+    scores = model.score(Reached(states, torch.full((1, 16), 8.0)))
+    assert scores.dtype == torch.float32
+    assert scores.unique().numel() == 2
+
+
+def test_the_number_of_parameters():
+    with torch.device("meta"):
+        model = MODELS["nbfnet"].build(14_541, 237, {}, torch.zeros(1, 3, dtype=torch.long, device="cpu"))
+    layer = 13 * 32 * 32 + 32 + 2 * 32 + 33 * 474 * 32
+    assert model.n_parameters == 474 * 32 + 6 * layer + 65 * 64 + 65

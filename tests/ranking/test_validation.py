@@ -10,6 +10,8 @@ from relens.errors import RanksError
 from relens.models.base import Drop, KGEModel, keep_all
 from relens.models.embedding import Encoded
 from relens.ranking.competition import Competition
+from relens.ranking.memory import MEMORY_BUDGET
+from relens.ranking.scoring import score_queries
 from relens.ranking.validation import answer_ranks, mean_reciprocal_rank
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples
 
@@ -136,3 +138,35 @@ def test_a_competition_has_known_answers_or_candidates() -> None:
         with pytest.raises(RanksError, match="takes known answers or candidates"):
             Competition(queries, *wrong)
     assert (Competition(queries, known).n_columns, Competition(queries, None, given).n_columns) == (N_ENTITIES, 2)
+
+
+class Costly(TableModel):
+    """Encodes few queries at a time, and notes how many."""
+
+    bytes_per_query = MEMORY_BUDGET // 5
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__(table)
+        self.sizes: list[int] = []
+
+    def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
+        self.sizes.append(len(anchor))
+        return super().encode(anchor, relation, drop)
+
+
+def test_queries_that_are_costly_to_encode_are_encoded_once_and_few_at_a_time(triples) -> None:
+    costly, competition = Costly(model().entity.detach()), against(np.concatenate([triples, triples]))
+    assert answer_ranks(costly, competition).realistic.tolist() == answer_ranks(model(), competition).realistic.tolist()
+    assert max(costly.sizes) <= 5
+    assert sum(costly.sizes) < len(competition)
+
+
+def test_scoring_is_halved_when_memory_runs_out_and_stays_so(triples) -> None:
+    costly, queries = Costly(model().entity.detach()), Queries.from_triples(triples)
+    costly.largest = 3
+    expected = score_queries(model(), queries)
+    assert torch.equal(score_queries(costly, queries), expected)
+    assert costly.sizes[:3] == [5, 3, 3]
+    costly.sizes.clear()
+    assert torch.equal(score_queries(costly, queries), expected)
+    assert set(costly.sizes) == {3}

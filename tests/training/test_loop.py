@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from relens.errors import InputError
 from relens.models import MODELS
 from relens.training.log import LOG, LogRecord, read_log, readable_duration
-from relens.training.loop import TrainingObserver, new_model, optimise
+from relens.training.loop import TrainingObserver, Validation, new_model, optimise
 from tests.training.graphs import (
     N_ENTITIES,
     N_RELATIONS,
@@ -224,3 +225,129 @@ def test_long_training_on_a_cpu_is_announced_once(monkeypatch, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
     assert re.search(r"training: about \d+ s left at this pace; the preset demo", caplog.text)
+
+
+def test_validated_and_kept_parameters_are_the_averaged_ones() -> None:
+    def parameters(*changes: str) -> tuple[Scripted, torch.Tensor]:
+        settings = small_settings("complex", "steps=60", "validate_every=1", *changes)
+        trained, validate = model_of(settings), Scripted(*(i / 100 for i in range(60)))
+        optimise(trained, TRIPLES, settings, validate=validate)
+        return validate, trained.entity
+
+    plain, averaged = parameters(), parameters("averaging=0.9")
+    weights = 0.1 * 0.9 ** torch.arange(59, -1, -1)
+    expected = torch.einsum("s,sij->ij", weights / weights.sum(), torch.stack(plain[0].seen))
+    torch.testing.assert_close(averaged[0].seen[-1], expected, rtol=1e-4, atol=1e-6)
+    assert torch.equal(averaged[1], averaged[0].seen[-1])
+    assert not torch.allclose(averaged[1], plain[1], rtol=1e-3)
+
+
+def test_gradients_are_clipped_together() -> None:
+    def first_step(*changes: str) -> torch.Tensor:
+        settings = small_settings("complex", "steps=1", "validate_every=1", "optimiser=adagrad", *changes)
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        return sum(parameter.grad.square().sum() for parameter in trained.parameters()).sqrt()
+
+    free = float(first_step())
+    assert free > 1e-6
+    assert float(first_step(f"clip={free / 4}")) == pytest.approx(free / 4, rel=0.02)  # PyTorch adds 1e-6 to the norm
+    assert float(first_step(f"clip={free * 4}")) == pytest.approx(free)
+
+
+def test_a_focus_draws_from_the_relations_of_validation() -> None:
+    asked = np.array([2])
+    settings = small_settings("complex", "steps=20", "focus=1.0", "regulariser=none", "optimiser=adagrad")
+    trained = model_of(settings)
+    before = trained.relation.detach().clone()
+    optimise(trained, TRIPLES, settings, validate=Validation(Scripted(0.1), asked))
+    changed = (trained.relation != before).any(dim=1)
+    assert changed.nonzero().squeeze(1).tolist() == [2, 2 + N_RELATIONS]
+    with pytest.raises(InputError, match=r"`focus=1.0` needs the relations of the validation split: pass `validate="):
+        optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
+
+
+class Full:
+    """An objective for which memory suffices up to so many examples, as it fails on a GPU."""
+
+    def __init__(self, objective, most: int) -> None:
+        self.objective, self.most, self.taken = objective, most, []
+
+    def __call__(self, examples):
+        if len(examples) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        self.taken.append(len(examples))
+        return self.objective(examples)
+
+
+@pytest.mark.parametrize(("model", "most", "part"), [("complex", 13, 8), ("nbfnet", 31, 16), ("rotate", 15, 8)])
+def test_batches_are_taken_in_parts_where_memory_runs_out(model, most, part, monkeypatch, caplog) -> None:
+    from relens.training import state
+
+    made, build = [], state.build_objective
+
+    def limited(*arguments):
+        objective, relation = build(*arguments)
+        made.append(Full(objective, most))
+        return made[-1], relation
+
+    monkeypatch.setattr(state, "build_objective", limited)
+    settings = small_settings(model, "steps=4", "validate_every=4", "batch=32", "dropout=0")
+    with caplog.at_level(logging.WARNING):
+        result = optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
+    assert result.step == 4
+    assert made[0].taken == [part] * (4 * 32 // part)
+    assert f"Batches of 32 are trained in parts of {part} from here on" in caplog.text
+
+
+def test_gradients_of_parts_are_those_of_the_batch(monkeypatch) -> None:
+    from relens.training import state
+
+    build, found = state.build_objective, []
+    for most in (32, 8):
+        monkeypatch.setattr(state, "build_objective", lambda *a, most=most: (Full(build(*a)[0], most), build(*a)[1]))
+        settings = small_settings("complex", "steps=1", "validate_every=1", "batch=32", "regulariser=none")
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        found.append([parameter.grad for parameter in trained.parameters()])
+    torch.testing.assert_close(*found)
+
+
+def test_too_little_memory_for_one_part_is_an_error(monkeypatch) -> None:
+    from relens.training import state
+
+    build = state.build_objective
+    monkeypatch.setattr(
+        state, "build_objective", lambda *arguments: (Full(build(*arguments)[0], 0), build(*arguments)[1])
+    )
+    settings = small_settings("rotate", "steps=4", "batch=32")  # pools of 8 rows
+    message = r"memory ran out in a training step of rotate with 8 examples at a time, and fewer are not possible"
+    with pytest.raises(InputError, match=message):
+        optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1))
+
+
+@pytest.mark.parametrize("averaging", [0.0, 0.9])
+def test_running_statistics_belong_to_the_validated_parameters(averaging) -> None:
+    """Those of training lag behind: moved far from the truth, they are right again at the next validation."""
+    settings = small_settings("compgcn", "steps=20", "validate_every=20", "log_every=5", f"averaging={averaging}")
+    trained = model_of(settings)
+    norms = [module for module in trained.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    assert norms
+
+    def spoil(record: LogRecord) -> None:
+        for norm in norms:
+            norm.running_mean.fill_(1e6)
+
+    seen = []
+
+    def validate(model) -> float:
+        seen.append([norm.running_mean.clone() for norm in norms])
+        assert all(norm.momentum == 0.1 for norm in norms)
+        return 0.1
+
+    for observer in (TrainingObserver(record=spoil), TrainingObserver()):
+        trained = model_of(settings)
+        norms = [module for module in trained.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+        optimise(trained, TRIPLES, settings, validate=validate, observer=observer)
+    torch.testing.assert_close(*seen)
+    assert max(float(mean.abs().max()) for mean in seen[0]) < 100

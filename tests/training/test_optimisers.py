@@ -4,6 +4,7 @@ from torch import nn
 
 from relens.training.optimisers import (
     Adagrad,
+    Average,
     build_optimiser,
     forget,
     optimiser_tensors,
@@ -74,3 +75,23 @@ def test_rates_are_set_in_place_where_they_are_tensors() -> None:
     plain = Adagrad([parameter], 0.3)
     set_rate(plain, 0.1)
     assert plain.param_groups[0]["lr"] == 0.1
+
+
+def test_weight_decay_is_adamws() -> None:
+    ours, theirs = fresh(), fresh()
+    settings = TrainSettings(model="transe", lr=0.1, weight_decay=0.2)
+    expected = steps(torch.optim.AdamW([theirs], 0.1, weight_decay=0.2), theirs, 10)
+    torch.testing.assert_close(steps(build_optimiser([ours], settings, CPU), ours, 10), expected)
+
+
+def test_an_average_weighs_recent_parameters_more_and_those_before_the_first_step_not_at_all() -> None:
+    parameter = fresh()
+    average = Average([parameter], 0.5)
+    for value in (1.0, 2.0, 4.0):
+        with torch.no_grad():
+            parameter.fill_(value)
+        average.update()
+    with average.in_place(3):
+        expected = (0.5 * 4 + 0.25 * 2 + 0.125 * 1) / 0.875
+        torch.testing.assert_close(parameter.detach(), torch.full((3,), expected))
+    assert parameter.tolist() == [4.0] * 3

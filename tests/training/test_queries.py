@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from relens.training.queries import Batches, TrainingQueries
+from relens.errors import InputError
+from relens.training.queries import Batches, TrainingQueries, focused_epoch
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, random_triples
 
 CPU = torch.device("cpu")
@@ -119,3 +120,13 @@ def test_restored_batches_go_on_with_the_same_examples(taken) -> None:
     again = Batches(torch.arange(10), 3)
     again.restore(pending)
     assert next_ones(again) == next_ones(batches)
+
+
+def test_a_focused_epoch_has_all_examples_and_a_share_of_those_asked_for() -> None:
+    relation, asked = torch.tensor([0, 1, 2, 0, 1, 2, 0, 3]), torch.tensor([1, 9])
+    counts = torch.bincount(focused_epoch(relation, asked, 0.5), minlength=8)
+    assert counts.tolist() == [1, 5, 1, 1, 5, 1, 1, 1]  # eight more, of examples 1 and 4
+    assert focused_epoch(relation, asked, 1.0).tolist() == [1, 4]
+    assert len(focused_epoch(relation, torch.tensor([3]), 0.2)) == 10
+    with pytest.raises(InputError, match=r"`focus=0.5`, but no relation of the validation split occurs in training"):
+        focused_epoch(relation, torch.tensor([9]), 0.5)

@@ -42,6 +42,20 @@ def test_linear_holds_and_then_falls() -> None:
     assert Schedule(settings(schedule="linear", hold=1.0)).rate(99) == 0.8
 
 
+def test_cosine_falls_to_its_floor() -> None:
+    schedule = Schedule(settings(schedule="cosine", floor=0.1))
+    assert [schedule.rate(step) for step in (0, 50, 100)] == pytest.approx([0.8, 0.8 * 0.55, 0.08])
+    halves = [schedule.rate(step) - 0.44 for step in (25, 75)]
+    assert halves == pytest.approx([0.36 * 0.5**0.5, -0.36 * 0.5**0.5])
+
+
+@pytest.mark.parametrize("kind", [None, "cosine"])
+def test_the_rate_rises_in_the_first_steps(kind) -> None:
+    risen, plain = Schedule(settings(schedule=kind, warm_up=4)), Schedule(settings(schedule=kind))
+    shares = [risen.rate(step) / plain.rate(step) for step in range(6)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+
+
 def test_a_restored_schedule_goes_on() -> None:
     first = Schedule(settings(schedule="plateau", patience=1))
     for mrr in (0.5, 0.4, 0.4, 0.4):

@@ -26,8 +26,12 @@ SEGMENT = 128
 SMALLEST_VARIANCE, SMALLEST_SCALE = 1e-6, 0.01
 KERNEL_WIDTHS = (16, 32)
 """Numbers per state for which there are kernels: larger matrices do not fit into registers."""
-MESSAGES = 1 << 25
-"""Numbers in messages that plain PyTorch has in memory at a time."""
+MESSAGES = 1 << 22
+"""Numbers in messages that plain PyTorch makes at a time: 16 MB, of which a cache holds a good part."""
+KEPT = 1 << 29
+"""Numbers that plain PyTorch keeps for gradients before it rather computes them twice."""
+KEPT_PER_STATE = 24
+"""About as many numbers does a layer keep for each of a state."""
 
 
 class Removal(NamedTuple):
@@ -201,13 +205,13 @@ def plain(query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: 
     """Propagate in plain PyTorch; the same on every run on a CPU."""
     edges = removal.keep.nonzero().squeeze(1)
     chunk = max(1, MESSAGES // max(1, len(edges) * query.shape[1]))
+    kept = KEPT_PER_STATE * len(layers) * graph.n_entities * query.numel()
+    again = torch.is_grad_enabled() and kept > KEPT
     states = []
     for start in range(0, len(query), chunk):
         rows = slice(start, start + chunk)
         parts = [part._replace(edge=part.edge[:, rows] if part.edge.dim() == 3 else part.edge) for part in layers]
         run = partial(_plain_layers, query[rows], anchor[rows], parts, graph, removal, edges)
-        # Messages of one chunk fit into memory, those of all chunks need not: the backward pass makes them anew.
-        again = torch.is_grad_enabled() and len(query) > chunk
         states.append(checkpoint(run, use_reentrant=False) if again else run())
     return torch.cat(states, dim=1)
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,10 @@ from torch import Tensor
 
 from relens.data.queries import Queries
 from relens.models.base import KGEModel, current
-from relens.ranking.memory import MEMORY_BUDGET, batch_rows
+from relens.ranking.memory import MEMORY_BUDGET, Batches, batch_rows
+
+_MOST_ROWS: WeakKeyDictionary[KGEModel, int] = WeakKeyDictionary()
+"""Queries that models can score together, for those that memory once ran out for."""
 
 
 def encodable_rows(model: KGEModel) -> int:
@@ -50,7 +54,11 @@ def score_batch(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int3
     The scores are on the device of the model. Call this inside ``evaluating``.
     """
     anchor, relation, chosen = _on_device(model, queries, entities)
-    return model.score(model.encode(anchor, relation), chosen).float()
+    if chosen is not None or not model.bytes_per_query:
+        return model.score(model.encode(anchor, relation), chosen).float()
+    # Encoding is most of the work: each distinct query is encoded once.
+    distinct, row = torch.unique(torch.stack([relation, anchor]), dim=1, return_inverse=True)
+    return model.score(model.encode(distinct[1], distinct[0])).float().index_select(0, row)
 
 
 def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int32] | None = None) -> Tensor:
@@ -60,15 +68,21 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     the other queries.
     """
     per_query = 4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate
-    rows = min(batch_rows(per_query), encodable_rows(model))
+    rows = min(batch_rows(per_query), _MOST_ROWS.get(model) or encodable_rows(model))
+    batches = Batches(rows)
     anchor, relation, chosen = _on_device(model, queries, entities)
-    filled = torch.arange(-(-len(queries) // rows) * rows, device=model.device).clamp_(max=len(queries) - 1)
+
+    def score(part: slice) -> Tensor:
+        # The last batch is filled up with repeats of its last query.
+        at = torch.arange(part.start, part.start + batches.rows, device=model.device).clamp_(max=part.stop - 1)
+        scores = model.score(model.encode(anchor[at], relation[at]), None if chosen is None else chosen[at])
+        return scores[: part.stop - part.start].float()
+
     with evaluating(model):
-        scores = [
-            model.score(model.encode(anchor[at], relation[at]), None if chosen is None else chosen[at]).float()
-            for at in torch.split(filled, rows)
-        ]
-    return torch.cat(scores)[: len(queries)]
+        scores = torch.cat(list(batches.over(len(queries), score)))
+    if batches.rows < rows:
+        _MOST_ROWS[model] = batches.rows
+    return scores
 
 
 def _on_device(

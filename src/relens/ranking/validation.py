@@ -22,8 +22,10 @@ def answer_ranks(model: KGEModel, competition: Competition, *, memory: int = MEM
     ``memory`` bytes, and are halved when memory runs out.
     """
     ahead, tied = np.empty((2, len(competition)), dtype=np.int64)
-    # Some models prepare the entities once per relation, so queries of one relation are scored together.
-    order = np.lexsort((competition.queries.relation, competition.queries.direction))
+    # Some models prepare the entities once per relation, so queries of one relation are scored together, and others
+    # encode equal queries once.
+    queries = competition.queries
+    order = np.lexsort((queries.anchor, queries.relation, queries.direction))
     batches = Batches(min(memory // _bytes_per_query(model, competition), encodable_rows(model)))
 
     def rank(part: slice) -> None:

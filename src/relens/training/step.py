@@ -86,10 +86,14 @@ class TrainingStep:
             try:
                 return self._gradients(examples)
             except RuntimeError as error:
-                if not out_of_memory(error) or torch.cuda.is_current_stream_capturing():
+                if not out_of_memory(error) or self._is_capturing:
                     raise
                 full = error.with_traceback(None)  # whose frames hold what is to be freed
             self._split(full)
+
+    @property
+    def _is_capturing(self) -> bool:
+        return self.total.is_cuda and torch.cuda.is_current_stream_capturing()
 
     def _gradients(self, examples: Tensor) -> Tensor:
         """Compute the objective of some examples and its gradients, part by part, and return it."""
