@@ -12,6 +12,7 @@ import pytest
 
 import relens
 from tests import simulated
+from tests.patience import HANG
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,7 +58,7 @@ def test_no_module_takes_the_name_of_a_verb(seed):
         pytest.importorskip(extra, reason="needs all extras: pip install 'relens[all]'")
     pytest.importorskip("triton", reason="the kernels' module needs triton")
     command = [sys.executable, "-c", RANDOM_IMPORTS, str(seed), *VERBS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert (done.returncode, done.stdout) == (0, "\n\n"), done.stderr
 
 

@@ -26,6 +26,7 @@ from relens.files import (
     write_json,
     write_text,
 )
+from tests.patience import HANG
 
 
 def names(folder: Path) -> list[str]:
@@ -224,7 +225,7 @@ def test_a_signal_leaves_the_old_file(tmp_path, sent, debris):
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(sent)
-        assert process.wait(timeout=10) != 0
+        assert process.wait(timeout=HANG) != 0
     assert path.read_text() == "old"
     assert len(names(tmp_path)) == 1 + debris  # a killed process cannot tidy up; the next name is another one
 
@@ -259,7 +260,7 @@ def test_a_pipe_is_written_to_and_never_replaced(tmp_path):
     reader = threading.Thread(target=lambda: read.append(path.read_text()), daemon=True)
     reader.start()
     write_text(path, "through\n")
-    reader.join(timeout=10)
+    reader.join(timeout=HANG)
     assert read == ["through\n"]
     assert path.is_fifo()
     assert names(tmp_path) == ["pipe"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import relens
+from tests.patience import HANG
 
 ROOT = Path(relens.__file__).parent
 STAGES = (
@@ -142,7 +143,7 @@ def loaded_by(code: str) -> set[str]:
     """Return which heavy packages a fresh interpreter has loaded after ``code``."""
     report = f"import sys; print('loaded:', *[name for name in {HEAVY} if name in sys.modules])"
     script = f"{code}\n{report}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=HANG)
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG
+
 ROOT = Path(__file__).parent.parent
 BRING = ROOT / "docs" / "bring-your-own-models.md"
 
@@ -42,7 +44,7 @@ def test_a_scorer_is_packed_as_the_document_shows(tmp_path, monkeypatch, capsys)
 def test_the_examples_run(name, needs, tmp_path):
     pytest.importorskip(needs, reason=f"the example needs {needs}")
     command = [sys.executable, ROOT / "examples" / f"{name}.py", tmp_path / "run"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = dict(re.findall(r"^ (\S+) +(?:model|ensemble) +(0\.\d{4})", done.stdout, flags=re.MULTILINE))
     models = ("frequency", "complex") if name == "own_model" else ("transe", "complex")

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from relens.cli import main
+from tests.patience import HANG
 
 
 @dataclass(frozen=True)
@@ -62,5 +63,5 @@ def relens_process(*arguments: object, **environment: str) -> Outcome:
     """Run ``relens ARGUMENTS`` in a process of its own."""
     command = [sys.executable, "-m", "relens", *map(str, arguments)]
     env = {**os.environ, **environment}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False, env=env)
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -15,6 +15,7 @@ from relens.cli import console
 from relens.cli.console import TerminalProgress, complain, emit, emit_json, note
 from relens.errors import InputError, RelensError, WeightsError
 from tests.cli.commands import relens, relens_process
+from tests.patience import HANG
 
 
 def test_results_and_messages_go_their_ways(capsys):
@@ -111,8 +112,8 @@ def on_a_terminal(script: str, **environment: str) -> tuple[str, str]:
 
     reader = threading.Thread(target=read)
     reader.start()
-    out, _ = process.communicate(timeout=30)
-    reader.join(timeout=10)
+    out, _ = process.communicate(timeout=HANG)
+    reader.join(timeout=HANG)
     os.close(master)
     assert process.returncode == 0, b"".join(seen)
     return out.decode(), b"".join(seen).decode()

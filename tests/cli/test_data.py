@@ -13,6 +13,7 @@ from relens.data.catalog import CATALOG, CatalogEntry
 from relens.data.checks import suspicions
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.errors import DatasetError
+from tests.patience import HANG
 
 TOY = Dataset.from_labels(
     "toy",
@@ -45,7 +46,7 @@ def invoke(*arguments: str) -> Result:
 def relens(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the real command line in a process of its own."""
     command = [sys.executable, "-m", "relens", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
 
 
 def test_list_names_the_catalogue_and_where_each_one_is(home: Path) -> None:

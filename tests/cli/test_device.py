@@ -16,6 +16,7 @@ from relens.prediction import Ensemble
 from relens.ranking import scoring
 from relens.training import loop
 from tests.cli.commands import succeed
+from tests.patience import HANG
 from tests.pipeline.graph import write_ring
 
 
@@ -118,7 +119,7 @@ def test_serving_makes_its_device_the_current_one_in_the_thread_that_predicts(ri
 
     with serving(Ensemble.open(ring, device="cpu")) as address:
         asked = {"head": "e1", "relation": "plus_1"}
-        assert httpx.get(f"{address}api/predict", params=asked, timeout=30).status_code == 200
+        assert httpx.get(f"{address}api/predict", params=asked, timeout=HANG).status_code == 200
     assert scored_on == {"cuda:1"}
     assert str(Current.now()) == "cuda:0"
 

@@ -11,6 +11,7 @@ import pytest
 import relens
 from relens.cli import doctor
 from tests.cli.commands import relens_process, succeed
+from tests.patience import HANG
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 GIB = 2**30
@@ -49,7 +50,7 @@ def test_it_runs_without_torch():
     code = (
         "import sys; sys.modules['torch'] = None\nfrom relens.cli.doctor import examine, _text\nprint(_text(examine()))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert "torch              missing" in done.stdout
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 from tests.cli.commands import fail, succeed
+from tests.patience import HANG
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 OPTIONS = ("--models", ",".join(MODELS), "--device", "cpu", "--no-report", "--jobs", "1")
@@ -173,7 +174,7 @@ def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, t
         while "step 500 of 1,500," not in (line := process.stderr.readline()):
             assert line
         (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, ""), err
     assert "Traceback" not in err
     kept = re.search(r"interrupted; \S+ keeps (.*)\. Nothing half-written was left behind", err)

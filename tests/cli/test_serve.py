@@ -15,6 +15,7 @@ import pytest
 
 from relens.runs import MADE_BY
 from tests.cli.commands import fail, succeed
+from tests.patience import HANG
 
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'relens[serve]'")
@@ -68,14 +69,14 @@ def test_it_answers_like_the_library_until_it_is_interrupted(run):
         address = lines[-1].split()[3]
         assert lines[:-1] == [f"relens: loading the models of {run}\n"]
         assert address.startswith("http://127.0.0.1:")
-        with httpx.Client(base_url=address, timeout=30) as client:
+        with httpx.Client(base_url=address, timeout=HANG) as client:
             assert client.get("/api/health").json()["method"] == "mean"
             found = client.get("/api/predict", params={"head": "e3", "relation": "next", "top": 5}).json()
             batch = {"queries": [{"tail": "e7", "relation": "twice"}, {"head": "e3", "relation": "next"}], "top": 5}
             predictions = client.post("/api/predict", json=batch).json()["predictions"]
             assert "<title>relens</title>" in client.get("/").text
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out, err) == (0, "", "relens: stopped\n")
     ensemble = Ensemble.open(run, weights="mean", device="cpu")
     expected = ensemble.predict(head="e3", relation="next", top=5)
@@ -104,7 +105,7 @@ def test_other_machines_have_access_only_on_request_with_a_note(run):
             "relens: 0.0.0.0 can be reached from other machines: anyone can use the service, there is no password\n"
         )
         port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
-        found = httpx.get(f"http://127.0.0.1:{port}/api/health", headers={"Host": "my.lab"}, timeout=30)
+        found = httpx.get(f"http://127.0.0.1:{port}/api/health", headers={"Host": "my.lab"}, timeout=HANG)
         assert found.json()["status"] == "ok"
 
 

@@ -14,6 +14,7 @@ from relens.packs.store import save_pack
 from relens.runs import Run
 from tests import simulated
 from tests.cli.commands import fail, succeed
+from tests.patience import HANG
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_real_interrupt_ends_with_130_and_leaves_nothing(tmp_path):
         assert process.stderr is not None
         assert process.stderr.readline().startswith("relens: simulating 5 models on 3,900 queries")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, "")
     assert err.endswith("interrupted; nothing half-written was left behind. Run the same command again to resume.\n")
     assert "Traceback" not in err

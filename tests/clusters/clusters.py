@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-START_SECONDS = 60
+from tests.patience import HANG
+
 STOP_SECONDS = 10
 PYTHON = Path(sys.executable).parent
 # Workers import this code, compile once for all of them, and do not take each other's cores.
@@ -73,8 +74,8 @@ def _start_dask(spawn, folder: Path, second_imports: Path | None) -> tuple[str, 
         worker = spawn("dask", "worker", address, *options, imports=imports)
     from distributed import Client
 
-    with Client(address, timeout=START_SECONDS, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=START_SECONDS)
+    with Client(address, timeout=HANG, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=HANG)
     return address, worker
 
 
@@ -88,11 +89,11 @@ def _start_ray(spawn, folder: Path, second_imports: Path | None) -> tuple[str, s
     script = (
         "import ray, sys, time\n"
         f"ray.init(address={address!r}, logging_level=40, log_to_driver=False)\n"
-        f"end = time.monotonic() + {START_SECONDS}\n"
+        f"end = time.monotonic() + {HANG}\n"
         "while ray.cluster_resources().get('CPU', 0) < 2 and time.monotonic() < end: time.sleep(0.2)\n"
         "sys.exit(ray.cluster_resources().get('CPU', 0) < 2)\n"
     )
-    subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, timeout=2 * START_SECONDS)
+    subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, timeout=2 * HANG)
     return address, second
 
 
@@ -114,7 +115,7 @@ def _listens(port: int) -> bool:
 
 
 def _wait(ready, complaint: str) -> None:  # type: ignore[no-untyped-def]
-    end = time.monotonic() + START_SECONDS
+    end = time.monotonic() + HANG
     while not ready():
         assert time.monotonic() < end, complaint
         time.sleep(0.1)

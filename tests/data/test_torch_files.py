@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[tr
 
 from relens.data.torch_files import ADMITTED, read_saved  # noqa: E402
 from relens.errors import DatasetError  # noqa: E402
+from tests.patience import HANG  # noqa: E402
 
 CONTENT: dict[str, Any] = {
     "head_type": ["disease", "drug", "disease"],
@@ -70,7 +71,7 @@ def test_torch_is_not_needed(tmp_path):
     torch.save(CONTENT, path, pickle_protocol=4)
     code = "from pathlib import Path; from relens.data.torch_files import read_saved; import sys\n"
     code += f"print(len(read_saved(Path({str(path)!r}))), 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG)
     assert done.stdout.split() == [str(len(CONTENT)), "False"]
 
 

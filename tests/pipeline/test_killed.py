@@ -16,6 +16,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
 
 from relens.runs import Run
+from tests.patience import HANG
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 SETTINGS = [word for change in CHANGES for word in ("--set", change)]
@@ -38,7 +39,7 @@ def run_until(pattern: str, plan: Path, path: Path, *options: str, hash_seed: in
     command = [sys.executable, str(Path(__file__).with_name("mortal.py")), pattern, "run", "--config", str(plan)]
     command += ["--run", str(path), "--device", "cpu", "--jobs", "1", *SETTINGS, *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False, env=environment)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 

@@ -18,6 +18,7 @@ from relens.pipeline.run import settings_of
 from relens.pipeline.training import train_side_by_side
 from relens.runs import Run
 from relens.training.trained import TrainedModel
+from tests.patience import HANG
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
 CPU = torch.device("cpu")
@@ -56,7 +57,7 @@ def test_the_next_model_begins_where_a_place_is_free(graph, alone, tmp_path):
 
     def listen(name, device, record):
         (seen / f"{name}.{os.getpid()}").touch()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANG
         while name == MODELS[0] and not list(seen.glob(f"{MODELS[-1]}.*")):
             assert time.monotonic() < deadline
             time.sleep(0.01)

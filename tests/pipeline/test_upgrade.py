@@ -18,6 +18,7 @@ from relens.files import locked
 from relens.pipeline.upgrade import CONVERTERS, PLACES
 from relens.runs import Run
 from tests.cli.commands import fail, succeed
+from tests.patience import HANG
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run-format-1"
 PLAN = ("--models", "transe,complex", "--seed", "3", "--device", "cpu", "--jobs", "1")
@@ -138,7 +139,7 @@ def test_a_killed_conversion_is_resumed(old, tmp_path, pattern):
     whole = shutil.copytree(old, tmp_path / "whole")
     relens.upgrade(whole)
     command = [sys.executable, str(Path(__file__).with_name("mortal.py")), pattern, "upgrade", str(old)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL, done.stderr
     with pytest.raises(InputError, match="is a run of format 1"):
         Run.open(old)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import HANG
+
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 httpx = pytest.importorskip("httpx")
@@ -22,5 +24,5 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def client(address: str) -> "Iterator[httpx.Client]":
     """A client of that service."""
-    with httpx.Client(base_url=address, timeout=20) as client:
+    with httpx.Client(base_url=address, timeout=HANG) as client:
         yield client

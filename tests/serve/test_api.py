@@ -19,6 +19,7 @@ import pytest
 from relens.data.dataset import Dataset
 from relens.errors import InputError
 from relens.serve.guard import Limits
+from tests.patience import HANG
 from tests.serve.answers import MODELS, PEOPLE, SCRIPT, Alphabetical
 from tests.serve.serving import serving
 
@@ -286,7 +287,7 @@ def raw(address: str, request: bytes) -> tuple[int, bytes]:
 
 def connected(address: str) -> socket.socket:
     where = urlsplit(address)
-    return socket.create_connection((where.hostname, where.port), timeout=10)
+    return socket.create_connection((where.hostname, where.port), timeout=HANG)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -369,14 +370,14 @@ def test_silent_connections_are_closed(sent):
 def test_connections_beyond_the_limit_get_a_json_refusal():
     with (
         serving(Alphabetical(), Limits(connections=3)) as address,
-        httpx.Client(base_url=address, timeout=10) as client,
+        httpx.Client(base_url=address, timeout=HANG) as client,
         ExitStack() as others,
     ):
         assert get(client, "/api/health")["status"] == "ok"  # the first of three
         silent = [others.enter_context(connected(address)) for _ in range(4)]
         refused = [
-            httpx.get(f"{address}api/health", timeout=10),
-            httpx.post(f"{address}api/predict", json={"queries": [ONE]}, timeout=10),
+            httpx.get(f"{address}api/health", timeout=HANG),
+            httpx.post(f"{address}api/predict", json={"queries": [ONE]}, timeout=HANG),
         ]
         for response in refused:
             assert (response.status_code, response.headers["content-type"]) == (503, "application/json")
@@ -388,11 +389,11 @@ def test_connections_beyond_the_limit_get_a_json_refusal():
         assert get(client, "/api/health")["status"] == "ok"
         for connection in silent[:2]:
             connection.close()
-        until(lambda: httpx.get(f"{address}api/health", timeout=10).json()["error"][:13], "3 connections")
+        until(lambda: httpx.get(f"{address}api/health", timeout=HANG).json()["error"][:13], "3 connections")
         silent[3].sendall(HEALTH)
         assert silent[3].recv(12) == b"HTTP/1.1 200"
         others.close()
-        until(lambda: httpx.get(f"{address}api/health", timeout=10).status_code, 200)
+        until(lambda: httpx.get(f"{address}api/health", timeout=HANG).status_code, 200)
 
 
 def test_headers_that_arrive_too_slowly_end_the_connection():
@@ -428,7 +429,7 @@ def test_a_prediction_may_take_longer_than_a_connection_may_be_silent():
     ensemble = Alphabetical(gate=Event())
     with (
         serving(ensemble, Limits(silent_seconds=1)) as address,
-        httpx.Client(base_url=address, timeout=10) as client,
+        httpx.Client(base_url=address, timeout=HANG) as client,
         ThreadPoolExecutor(1) as other,
     ):
         found = other.submit(get, client, "/api/predict", **ONE)
@@ -447,7 +448,7 @@ def test_a_slow_prediction_ends_in_504_and_later_ones_succeed():
     ensemble = Alphabetical(gate=Event())
     with (
         serving(ensemble, Limits(seconds=0.3)) as address,
-        httpx.Client(base_url=address, timeout=10) as client,
+        httpx.Client(base_url=address, timeout=HANG) as client,
     ):
         assert "longer than 0.3 s" in post(client, {"queries": [ONE] * 5}, 504)["error"]
         assert get(client, "/api/health")["status"] == "ok"
@@ -462,7 +463,7 @@ def test_a_full_queue_refuses_predictions():
     ensemble = Alphabetical(gate=Event())
     with (
         serving(ensemble, Limits(in_line=1)) as address,
-        httpx.Client(base_url=address, timeout=10) as client,
+        httpx.Client(base_url=address, timeout=HANG) as client,
         ThreadPoolExecutor(1) as other,
     ):
         first = other.submit(get, client, "/api/predict", **ONE)
