@@ -36,6 +36,15 @@ def test_removing_edges_equals_building_the_graph_without_them(aggregate, edge_v
     torch.testing.assert_close(scores_of(model, *queries, removed), scores_of(smaller, *queries))
 
 
+def test_reading_another_graph_equals_building_the_model_on_it():
+    triples = odd_triples()
+    model, built = model_of(triples[:9], n_entities=7), model_of(triples)
+    model.read(triples, N_ENTITIES)
+    queries = torch.tensor([0, 5, 8]), torch.tensor([0, 4, 2])
+    assert torch.equal(scores_of(model, *queries), scores_of(built, *queries))
+    assert (model.n_entities, model.bytes_per_query) == (N_ENTITIES, built.bytes_per_query)
+
+
 def test_renaming_entities_renames_scores():
     triples, names = odd_triples(), torch.randperm(N_ENTITIES)
     renamed = torch.stack([names[triples[:, 0]], triples[:, 1], names[triples[:, 2]]], dim=1)

@@ -3,12 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from relens.errors import InputError
 from relens.models.layers import reset_layers
+
+if TYPE_CHECKING:
+    from relens.models.paths import Path
 
 Drop = Callable[[Tensor], Tensor]
 """Embedding dropout, applied to looked-up rows; the identity at evaluation."""
@@ -65,6 +69,11 @@ class KGEModel(nn.Module, ABC):
 
     needs_triples: ClassVar[bool] = False
     """Whether the constructor takes the training triples, (n, 3) ids, after the two counts."""
+    propagates: ClassVar[bool] = False
+    """Whether scores travel from the anchor along edges, and nothing is learnt about single entities.
+
+    Such a model explains its scores by paths (``explain``), and reads graphs that it was not trained on (``read``).
+    """
 
     def __init__(self, n_entities: int, n_relations: int) -> None:
         super().__init__()
@@ -117,6 +126,18 @@ class KGEModel(nn.Module, ABC):
         """
         del queries, settings
         return None
+
+    def explain(self, anchor: int, relation: int, answer: int, limit: int) -> "list[Path]":
+        """Return the paths from an anchor to an answer that carried its score, at most ``limit``, best first.
+
+        ``relation`` is directed. A model that does not propagate has no paths.
+        """
+        del anchor, relation, answer, limit
+        return []
+
+    def read(self, triples: Tensor, n_entities: int) -> None:
+        """Replace the graph that a model propagates along by triples (n, 3) of E entities; relations stay the same."""
+        raise InputError(f"{type(self).__name__} learnt its entities in training, and cannot read another graph")
 
     def tables_with_gradient_in_place(self) -> tuple[nn.Parameter, ...]:
         """Return the parameters whose gradients exist before the backward pass, which adds to them in place.

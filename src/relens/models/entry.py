@@ -38,6 +38,11 @@ class ModelEntry:
         return self.model.needs_triples
 
     @property
+    def propagates(self) -> bool:
+        """Whether the model explains its scores by paths, and reads graphs that it was not trained on."""
+        return self.model.propagates
+
+    @property
     def has_tables(self) -> bool:
         """Whether the model has tables of entity and relation embeddings, for regularisers and initialisers."""
         return issubclass(self.model, EmbeddingModel)

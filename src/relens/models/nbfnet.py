@@ -1,5 +1,6 @@
 """NBFNet (Zhu et al., 2021): an entity is scored by what reaches it from the anchor; there is no entity table."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -11,7 +12,8 @@ from relens.errors import InputError
 from relens.models.base import Drop, KGEModel, Objective, TrainingExamples, keep_all
 from relens.models.entry import ModelEntry
 from relens.models.options import Probability, Range, Size
-from relens.models.propagation import Aggregate, Graph, LayerTensors, propagate
+from relens.models.paths import EdgeFactors, Path, best_paths
+from relens.models.propagation import Aggregate, Graph, LayerTensors, plain, propagate
 
 EdgeVectors = Literal["dependent", "independent"]
 """Whether the vectors of edges are made from the query's relation, or are the same for all queries."""
@@ -70,6 +72,7 @@ class NBFNet(KGEModel):
     """
 
     needs_triples: ClassVar[bool] = True
+    propagates: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -124,6 +127,26 @@ class NBFNet(KGEModel):
         hidden = drop((states.to(query.dtype) @ of_state.T + offset).relu_())
         scores: Tensor = hidden @ self.last.weight[0] + self.last.bias
         return scores.T
+
+    def explain(self, anchor: int, relation: int, answer: int, limit: int) -> list[Path]:
+        """Search paths by the gradient of the score, in plain PyTorch; see ``relens.models.paths``."""
+        start, asked = (torch.tensor([number], device=self.device) for number in (anchor, relation))
+        query = self.query[asked].detach()
+        tensors = [layer.tensors(query, keep_all) for layer in self.layers if isinstance(layer, Layer)]
+        layers = [LayerTensors(*(tensor.detach() for tensor in layer)) for layer in tensors]
+        factors = EdgeFactors(self.graph, anchor, answer, layers)
+        everything = self.graph.without(None, query.dtype)
+
+        def score(layers: Sequence[LayerTensors]) -> Tensor:
+            states = plain(query, start, layers, factors.graph, everything)
+            return self.score(Reached(states, query), torch.tensor([[answer]], device=self.device)).squeeze()
+
+        return best_paths(factors, factors.gradients(score), anchor, limit)
+
+    def read(self, triples: Tensor, n_entities: int) -> None:
+        """Propagate along other triples from now on; no parameter belongs to an entity."""
+        self.n_entities = n_entities
+        self.graph = Graph(triples, n_entities, self.n_relations).to(self.device)
 
     def encode_examples(
         self, queries: TrainingExamples, examples: Tensor, drop: Drop = keep_all, *, all_answers: bool = False

@@ -7,6 +7,7 @@ anchor, zeros elsewhere), and mixes statistics of that multiset with its own sta
 """
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -130,6 +131,12 @@ class Graph(nn.Module):
     def n_edges(self) -> int:
         """Edges in both directions."""
         return len(self.source)
+
+    def relabelled(self, relation: Tensor) -> "Graph":
+        """Return the same edges with other relation ids, (E,), for instance one for each edge."""
+        graph = copy(self)
+        graph._buffers = self._buffers | {"relation": relation}
+        return graph
 
     def answers(self, anchor: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges that tell the known answers of B queries, and which of them count: (B, K).
