@@ -73,7 +73,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(model, tmp_path) -> N
         ("optimiser=adagrad",),
         ("schedule=steps", "milestones=[20, 40]"),
         ("batch=7",),
-        ("averaging=0.9", "clip=0.5", "weight_decay=0.01", "warm_up=30", "schedule=cosine"),
+        ("averaging=0.9", "clip=0.5", "optimiser=adam", "weight_decay=0.01", "warm_up=30", "schedule=cosine"),
     ],
 )
 def test_optimisers_schedules_and_batches_are_resumed(changes, tmp_path) -> None:
