@@ -272,6 +272,30 @@ def _graph_layer(case: Case, before: int, after: int) -> Phases:
     )
 
 
+def nbfnet(case: Case) -> Phases:
+    """Layers over all edges and entities for every query, with rows of bfloat16, then a network over all states.
+
+    A row is the state of an entity for all queries. Rows of the senders come from caches; states, statistics, winners
+    and their gradients pass through memory once for each kernel that reads or writes them. A message takes two
+    operations for its sum, and five for four statistics; twice that for the gradients.
+    """
+    width, batch, pna = case.option("width"), case.settings.batch, case.option("aggregate") == "pna"
+    n_stats, operations, n_rows = (4, 5, 13) if pna else (1, 2, 2)
+    numbers = case.n_entities * batch * width
+    winners = 2 if pna else 0
+    messages = 2 * case.n_triples * batch * width * operations
+    dependent = case.option("edge_vectors") == "dependent"
+    products = numbers * n_rows * width + dependent * 2 * case.n_relations * batch * width**2
+    row = NUMBER / 2 * numbers
+    forward = Work((2 + 2 * n_stats + winners) * row, messages, 0, products)
+    backward = Work((10 + 4 * n_stats + winners) * row, 2 * messages, 0, 2 * products)
+    scored = numbers * (2 * width + 2)
+    network = Phases(Work(bytes=4 * row, products=scored), Work(bytes=8 * row, products=2 * scored))
+    for _ in range(case.option("layers")):
+        network = network + Phases(forward, backward)
+    return network
+
+
 MODELS: dict[str, Callable[[Case], Phases]] = {
     "transe": transe,
     "rotate": rotate,
@@ -284,6 +308,7 @@ MODELS: dict[str, Callable[[Case], Phases]] = {
     "triplere": triplere,
     "stargraph": of_tokens,
     "interht": of_tokens,
+    "nbfnet": nbfnet,
 }
 
 

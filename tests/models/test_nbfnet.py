@@ -276,3 +276,17 @@ def test_the_number_of_parameters():
         model = MODELS["nbfnet"].build(14_541, 237, {}, torch.zeros(1, 3, dtype=torch.long, device="cpu"))
     layer = 13 * 32 * 32 + 32 + 2 * 32 + 33 * 474 * 32
     assert model.n_parameters == 474 * 32 + 6 * layer + 65 * 64 + 65
+
+
+@pytest.mark.parametrize("number", [1, 14, 25])
+def test_the_objective_is_taken_without_the_edges_of_the_target(number):
+    triples = odd_triples()
+    model, examples = model_of(triples, target_share=0.0), Examples(triples)
+    found = model.training_objective(examples, Settings())(torch.tensor([number]))
+    told = tuple(triples[number % len(triples)].tolist())
+    smaller = model_of(torch.tensor([row for row in triples.tolist() if tuple(row) != told]))
+    anchor, relation, answer = (ids[number] for ids in (examples.anchor, examples.relation, examples.answer))
+    others = examples.answer[(examples.anchor == anchor) & (examples.relation == relation)]
+    scores = scores_of(smaller, anchor.view(1), relation.view(1))[0]
+    scores[[other for other in others.tolist() if other != answer]] = float("-inf")
+    torch.testing.assert_close(found, -torch.log_softmax(scores, 0)[answer])

@@ -24,7 +24,7 @@ SMALL = {
     "triplere": ["dim=32", "negatives=12", "pool_rows=8", "lr=0.02"],
     "conve": ["dim=32", "channels=4"],
     "compgcn": ["dim=32", "init_dim=16", "filters=8", "entity_dropout=0", "feature_dropout=0", "hidden_dropout=0"],
-    "nbfnet": ["width=8", "layers=3", "aggregate=pna"],
+    "nbfnet": ["layers=3", "aggregate=pna"],
 }
 
 

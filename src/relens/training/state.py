@@ -118,22 +118,27 @@ class TrainingState:
         They follow the parameters with a delay, which matters while these move fast, and are not those of averaged
         parameters. The batches depend on the seed alone, and generators are as before.
         """
-        norms = [module for module in self._model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        norms = [
+            (module, module.momentum, counter, counter.clone())
+            for module in self._model.modules()
+            if isinstance(module, nn.modules.batchnorm._BatchNorm)
+            and (counter := module.num_batches_tracked) is not None
+        ]
         if not norms:
             return
-        momentum = [norm.momentum for norm in norms]
         seed = int(generator(self._settings.seed, "statistics").integers(2**63))
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(seed)
                 for batch in range(STATISTICS_BATCHES):
-                    for norm in norms:
+                    for norm, *_ in norms:
                         norm.momentum = 1 / (batch + 1)  # the mean over the batches so far
                     drawn = torch.randint(len(self._examples), (self._settings.batch,), device=self.device)
                     self._objective(self._examples[drawn])
         finally:
-            for norm, before in zip(norms, momentum, strict=True):
-                norm.momentum = before
+            for norm, momentum, counter, before in norms:
+                norm.momentum = momentum
+                counter.copy_(before)
 
     def record_validation(self, mrr: float) -> None:
         """Record a validation: keep the parameters if they are the best so far, lower the rate, or stop."""
