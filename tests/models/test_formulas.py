@@ -288,10 +288,49 @@ def compgcn(model, anchor, relation, candidate):
     return inner(vector, x[candidate]) + model.bias[candidate].item()
 
 
+def edge_vector(layer, query, relation):
+    if layer.edge is not None:
+        return layer.edge[relation].tolist()
+    rows = slice(relation * layer.width, (relation + 1) * layer.width)
+    weight, bias = layer.edge_of_query.weight[rows].tolist(), layer.edge_of_query.bias[rows].tolist()
+    return [inner(row, query) + b for row, b in zip(weight, bias, strict=True)]
+
+
+def statistics(elements, scale):
+    """Return mean, maximum, minimum and deviation, as they are, times the scale, and divided by it."""
+    columns = list(zip(*elements, strict=True))
+    means = [sum(c) / len(c) for c in columns]
+    variances = [sum(a * a for a in c) / len(c) - m * m for c, m in zip(columns, means, strict=True)]
+    found = [*means, *map(max, columns), *map(min, columns), *(math.sqrt(max(v, 1e-6)) for v in variances)]
+    return [a * by for by in (1, scale, 1 / max(scale, 0.01)) for a in found]
+
+
+def nbfnet(model, anchor, relation, candidate):
+    triples, query = TRIPLES.tolist(), model.query[relation].tolist()
+    edges = [(h, r, t) for h, r, t in triples] + [(t, r + N_RELATIONS, h) for h, r, t in triples]
+    boundary = [query if entity == anchor else [0.0] * len(query) for entity in range(N_ENTITIES)]
+    logarithms = [math.log(1 + sum(t == entity for _, _, t in edges)) for entity in range(N_ENTITIES)]
+    states = boundary
+    for layer in model.layers:
+        after = []
+        for entity in range(N_ENTITIES):
+            vectors = [(states[h], edge_vector(layer, query, r)) for h, r, t in edges if t == entity]
+            elements = [[a * b for a, b in zip(x, w, strict=True)] for x, w in vectors] + [boundary[entity]]
+            if len(layer.linear.weight[0]) == 2 * len(query):
+                collected = [sum(column) for column in zip(*elements, strict=True)]
+            else:
+                collected = statistics(elements, logarithms[entity] / (sum(logarithms) / N_ENTITIES))
+            mixed = layer_norm(linear(layer.linear, states[entity] + collected), layer.norm)
+            after.append([max(a, 0.0) + b for a, b in zip(mixed, states[entity], strict=True)])
+        states = after
+    hidden = [max(a, 0.0) for a in linear(model.hidden, states[candidate] + query)]
+    return linear(model.last, hidden)[0]
+
+
 FORMULAS = {
     "transe": transe, "rotate": rotate, "house": house, "complex": complex_, "conve": conve, "compgcn": compgcn,
     "autoblm": autoblm, "complex-rp": complex_, "triplere": triplere,
-    "stargraph": stargraph, "interht": interht,
+    "stargraph": stargraph, "interht": interht, "nbfnet": nbfnet,
 }  # fmt: skip
 
 
