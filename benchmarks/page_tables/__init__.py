@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import performance
+from . import performance, propagation
 from .figures import FIGURES
 from .paper import (
     claims,
@@ -40,6 +40,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "leaderboard-training": leaderboard_training,
     "curves": ogb_curves,
     **performance.TABLES,
+    **propagation.TABLES,
     "pykeen": pykeen,
     "limits": limits,
 }
