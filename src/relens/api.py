@@ -269,6 +269,7 @@ def predict(
     tail: str | None = None,
     top: int = 10,
     known: KnownFacts = "mark",
+    explain: bool = False,
     weights: str | None = None,
     device: str = "auto",
 ) -> Predictions:
@@ -282,6 +283,7 @@ def predict(
         head, tail: the given entity, one of the two; its label or readable name.
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
+        explain: add the paths that carried the score of each answer; the run needs a model that propagates.
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
 
@@ -294,7 +296,7 @@ def predict(
         print(found[0].entity, found[0].rank)
     """
     ensemble = Ensemble.open(run, weights, device)
-    return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known)
+    return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 
 def upgrade(run: Run | Path | str) -> list[str]:

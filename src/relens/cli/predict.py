@@ -14,7 +14,7 @@ from relens.cli.console import TerminalProgress, note
 from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
 from relens.errors import MissingExtraError
 from relens.files import whole_file
-from relens.prediction import KNOWN, Ensemble, KnownFacts, Predictions
+from relens.prediction import KNOWN, Asked, Ensemble, Predictions
 from relens.runs import Run
 from relens.tables import Column, Row, Table
 
@@ -46,6 +46,11 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Facts of the data set: mark adds the best of them, at most --top, and shows their split; drop leaves them "
     "out.",
 )  # fmt: skip
+@click.option(
+    "--explain", is_flag=True,
+    help="Show the paths through the graph that carried the score of each answer. The run needs a model that "
+    "propagates (nbfnet).",
+)  # fmt: skip
 @weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
@@ -70,12 +75,13 @@ def predict(
     """
     _check_question(head, tail, relation, file)
     ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"])
-    top, known = options["top"], options["known"]
+    asked = Asked(options["top"], options["known"], options["explain"])
     if file is not None:
-        _answer_file(ensemble, file, top, known, as_json=as_json, output=output)
+        _answer_file(ensemble, file, asked, as_json=as_json, output=output)
         return
-    found = ensemble.predict(head=head, tail=tail, relation=str(relation), top=top, known=known)
-    show([prediction_table(found, ensemble)], "json" if as_json else "text", output, found.to_json())
+    found = ensemble.predict(head=head, tail=tail, relation=str(relation), **asked._asdict())
+    tables = [prediction_table(found, ensemble), *([paths_table(found)] if asked.explain else [])]
+    show(tables, "json" if as_json else "text", output, found.to_json())
 
 
 def open_ensemble(run: Run, weights: str | None, device: str) -> Ensemble:
@@ -140,10 +146,33 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     notes = (
         *([f"{n_known:,} known facts, the best {n_shown:,} shown"] if 0 < n_shown < n_known else []),
         *([_hidden_anchor(found)] if hidden else []),
+        *found.notes,
         "under a model: its own rank of the answer; × its weight in this group",
         "confidence: how often a missing answer had this rank on validation; it means nothing if none is missing",
     )
     return Table(found.question, columns, rows, facts, notes)
+
+
+def paths_table(found: Predictions) -> Table:
+    """Return a table of the paths that carried the score of each answer."""
+    columns = (
+        Column("answer", align="left"),
+        Column("model", align="left"),
+        Column("importance", ".3g"),
+        Column("path", align="left"),
+    )
+    rows = tuple(
+        Row((answer.name or answer.entity, path.model, path.importance, str(path)))
+        for answer in found
+        for path in answer.paths or ()
+    )
+    without = [answer.name or answer.entity for answer in found if not answer.paths]
+    notes = (
+        *([f"no path that is short enough: {', '.join(without)}"] if without and rows else []),
+        "importance: the mean gradient of the model's score by the messages along the path",
+        "→ follows a fact from its head to its tail, ← from its tail to its head",
+    )
+    return Table("The paths that carried the scores", columns, rows, {}, notes)
 
 
 def _hidden_anchor(found: Predictions) -> str:
@@ -154,20 +183,18 @@ def _hidden_anchor(found: Predictions) -> str:
     )
 
 
-def _answer_file(
-    ensemble: Ensemble, file: Path, top: int, known: KnownFacts, *, as_json: bool, output: Path | None
-) -> None:
+def _answer_file(ensemble: Ensemble, file: Path, asked: Asked, *, as_json: bool, output: Path | None) -> None:
     """Stream the answers to all questions of a file."""
     from relens.prediction.questions import read_questions
 
     questions = read_questions(file, ensemble)
-    answers = ensemble.predict_many(questions, top=top, known=known, progress=TerminalProgress())
+    answers = ensemble.predict_many(questions, **asked._asdict(), progress=TerminalProgress())
     with _opened(output) as out:
         if as_json:
             for found in answers:
                 out.write(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
         else:
-            _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers)
+            _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers, explain=asked.explain)
     if output is not None:
         note(f"wrote {output}")
 
@@ -182,9 +209,9 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         yield out
 
 
-def _write_rows(writer: "Writer", answers: Iterable[Predictions]) -> None:
-    """Write a line per answer; votes are ``model:rank:weight``, separated by spaces."""
-    writer.writerow(COLUMNS)
+def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bool) -> None:
+    """Write a line per answer; votes are ``model:rank:weight``, paths ``model:importance path``."""
+    writer.writerow([*COLUMNS, *(["paths"] if explain else [])])
     for found in answers:
         for answer in found:
             votes = " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in answer.votes)
@@ -193,6 +220,8 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions]) -> None:
                 [
                     found.anchor, found.relation, found.direction, answer.entity, answer.name or "",
                     f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
+                    *(["; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ())]
+                      if explain else []),
                 ]
             )  # fmt: skip
 

@@ -110,7 +110,7 @@ class _Paths(NamedTuple):
 
 
 def best_paths(factors: EdgeFactors, gradients: npt.NDArray[np.float64], anchor: int, limit: int) -> list[Path]:
-    """Return at most ``limit`` paths to the answer, most important first.
+    """Return at most ``limit`` paths to the answer that raised its score, most important first.
 
     A path visits no entity twice. In each layer it takes an edge or stays where it is, which costs nothing. The layers
     of its edges are those with the largest gradients. Its importance is the mean over its edges: the sum would prefer
@@ -135,7 +135,7 @@ def best_paths(factors: EdgeFactors, gradients: npt.NDArray[np.float64], anchor:
     relation = factors.relation.tolist()
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}  # a triple may be given twice, as two edges
     for place in arrived[np.argsort(-importance, kind="stable")].tolist():
-        if len(found) == limit:
+        if len(found) == limit or paths.total[place] <= 0:
             break
         entities, edges, length, total = (field[place].tolist() for field in paths)
         found.setdefault((tuple(entities[: length + 1]), tuple(relation[e] for e in edges[:length])), total / length)

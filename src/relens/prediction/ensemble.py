@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from relens.errors import DatasetError, InputError, MissingExtraError, RanksErro
 from relens.prediction.candidate_ranking import CandidateRanking, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.names import Names, the_direction
-from relens.prediction.predictions import Prediction, Predictions, Vote
+from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import batch_rows
 from relens.runs import Run, open_run
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     import torch
 
     from relens.models.base import KGEModel
+    from relens.models.paths import Path as IdPath
+
+PATHS = 3
+"""Paths that explain an answer, by each model."""
 
 
 class LoadedModels:
@@ -52,6 +56,21 @@ class LoadedModels:
 
         scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
         return scores
+
+    def paths(self, name: str, query: "QueryIds", answer: int) -> "list[IdPath]":
+        """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
+        from relens.ranking.scoring import evaluating
+
+        model = self._model(name)
+        with evaluating(model):
+            directed = query.relation + query.direction * len(self.dataset.relations)
+            return model.explain(query.anchor, directed, answer, PATHS)
+
+    def propagate(self, name: str) -> bool:
+        """Say whether a model of the run propagates, without its parameters."""
+        from relens.models import MODELS
+
+        return MODELS.find(self.run.model(name).settings.model).propagates
 
     def _model(self, name: str) -> "KGEModel":
         try:
@@ -78,6 +97,14 @@ class QueryIds:
     anchor: int
     relation: int
     direction: int
+
+
+class Asked(NamedTuple):
+    """The options of a prediction, see ``Ensemble.predict``."""
+
+    top: int = 10
+    known: KnownFacts = "mark"
+    explain: bool = False
 
 
 class Ensemble:
@@ -131,6 +158,7 @@ class Ensemble:
         tail: str | None = None,
         top: int = 10,
         known: KnownFacts = "mark",
+        explain: bool = False,
     ) -> Predictions:
         """Return the best answers: tails if ``head`` is given, heads if ``tail`` is.
 
@@ -142,31 +170,57 @@ class Ensemble:
             head, tail: the given entity, one of the two; its label or readable name.
             top: how many new answers.
             known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
+            explain: add the paths that carried the score of each answer; one backward pass of a model per answer.
         """
-        _check(top, known)
+        asked = Asked(top, known, explain)
+        self._check(asked)
         query = self._query(head, tail, relation)
-        return self._predictions(query, self._rankings([query])[0], top, known)
+        return self._predictions(query, self._rankings([query])[0], asked)
 
     def predict_many(
-        self, queries: Iterable[Question], *, top: int = 10, known: KnownFacts = "mark", progress: Progress = SILENT
+        self,
+        queries: Iterable[Question],
+        *,
+        top: int = 10,
+        known: KnownFacts = "mark",
+        explain: bool = False,
+        progress: Progress = SILENT,
     ) -> Iterator[Predictions]:
         """Yield the best answers to each query (anchor, relation, direction) in order, one batch in memory at a time.
 
         The arguments are those of ``predict``. Progress is shown if ``queries`` has a length.
         """
-        _check(top, known)
+        asked = Asked(top, known, explain)
+        self._check(asked)
         shown, total = (progress, len(queries)) if isinstance(queries, Sized) else (SILENT, 0)
         waiting = iter(queries)
         with shown.task("predicting", total) as advance:
             while batch := [self.resolve(*query) for query in islice(waiting, self.models.rows)]:
                 for query, ranking in zip(batch, self._rankings(batch), strict=True):
-                    yield self._predictions(query, ranking, top, known)
+                    yield self._predictions(query, ranking, asked)
                 advance(len(batch))
 
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
         query = self._query(head, tail, relation)
         return self._rankings([query])[0].place(self._names.entity(answer)).rank
+
+    def explain(
+        self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None
+    ) -> tuple[ScorePath, ...]:
+        """Return the paths that carried the score of one answer, for each propagating model with a weight.
+
+        There are at most three per model, most important first, and none if no such path is short enough.
+        """
+        self._check(Asked(explain=True))
+        return self._paths(self._query(head, tail, relation), self._names.entity(answer))
+
+    @cached_property
+    def propagating(self) -> tuple[str, ...]:
+        """The names of the models with a weight in some group that score by paths through the graph."""
+        used = self.weights.table.max(axis=0) > 0
+        models = [model for model, weighed in zip(self.weights.models, used, strict=True) if weighed]
+        return tuple(model for model in models if self.models.propagate(model))
 
     def resolve(self, anchor: str, relation: str, direction: str) -> QueryIds:
         """Return a query in ids; an unknown or ambiguous name raises an error."""
@@ -204,12 +258,63 @@ class Ensemble:
     def _known(self, query: QueryIds) -> dict[int, str]:
         return self.dataset.stated_answers.answers_to(query.anchor, query.relation, query.direction)
 
-    def _predictions(self, query: QueryIds, ranking: CandidateRanking, top: int, known: KnownFacts) -> Predictions:
+    def _check(self, asked: Asked) -> None:
+        """Raise an error if a request makes no sense, or no model can fulfil it."""
+        if asked.top < 1:
+            raise InputError(f"`top={asked.top}` asks for no answers: expected at least 1")
+        if asked.known not in KNOWN:
+            raise InputError(f"unknown value `known={asked.known}`; {nearest(asked.known, KNOWN)}")
+        if asked.explain and not self.propagating:
+            raise InputError(f"`explain=True` shows the paths that a score travelled along, {self._no_propagation()}")
+
+    def _no_propagation(self) -> str:
+        """Say that no model propagates, and what to do."""
+        from relens.models import MODELS
+
+        names = [name for name, entry in MODELS.items() if entry.propagates]
+        run = self.run.path
+        return (
+            f"but no model of {run} with a weight ({', '.join(self.weights.models)}) sends anything along the edges. "
+            f"Train one that does ({', '.join(names)}), then rank and search again: `relens train {self.dataset.name} "
+            f"--model {names[0]} --run {run}; relens rank {run} --force; relens search {run}`"
+        )
+
+    def _paths(self, query: QueryIds, answer: int) -> tuple[ScorePath, ...]:
+        """Return the paths that carried an answer's score, model by model."""
+        labels, names, relations = self.dataset.entities.labels, self.dataset.names, self.dataset.relations.labels
+        found = []
+        for model in self._explaining(query):
+            for path in self.models.paths(model, query, answer):
+                entities = tuple(labels[entity] for entity in path.entities)
+                found.append(
+                    ScorePath(
+                        model=model,
+                        importance=path.importance,
+                        entities=entities,
+                        relations=tuple(relations[relation % len(relations)] for relation in path.relations),
+                        inverse=tuple(relation >= len(relations) for relation in path.relations),
+                        names=tuple(names.get(label) for label in entities),
+                    )
+                )
+        return tuple(found)
+
+    def _explaining(self, query: QueryIds) -> list[str]:
+        """Return the propagating models with a weight for a query, highest weight first."""
+        weights = dict(zip(self.weights.models, self._shares[self._group(query)].tolist(), strict=True))
+        return sorted((model for model in self.propagating if weights[model]), key=lambda model: -weights[model])
+
+    def _notes(self, query: QueryIds, asked: Asked) -> tuple[str, ...]:
+        """Return remarks on the answers to a query."""
+        if asked.explain and not self._explaining(query):
+            return (f"no paths: {', '.join(self.propagating)} has no weight for this relation and direction",)
+        return ()
+
+    def _predictions(self, query: QueryIds, ranking: CandidateRanking, asked: Asked) -> Predictions:
         labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(query)
         split_of = self._known(query)
         answers = []
         hidden = None if self._loops[query.relation] else query.anchor
-        for entity, place in ranking.best(top, with_known=known == "mark", without=hidden):
+        for entity, place in ranking.best(asked.top, with_known=asked.known == "mark", without=hidden):
             split = split_of.get(entity)
             answers.append(
                 Prediction(
@@ -220,6 +325,7 @@ class Ensemble:
                     known=split,
                     confidence=None if split else self._confidence_at(group, place, answered=bool(split_of)),
                     votes=self._votes(group, ranking.model_ranks(entity)),
+                    paths=self._paths(query, entity) if asked.explain else None,
                 )
             )
         return Predictions(
@@ -229,6 +335,7 @@ class Ensemble:
             candidates=ranking.n_candidates,
             answers=tuple(answers),
             anchor_rank=None if hidden is None else ranking.place(hidden).rank,
+            notes=self._notes(query, asked),
         )
 
     def _votes(self, group: int, ranks: list[float]) -> tuple[Vote, ...]:
@@ -256,13 +363,6 @@ def ranked_device(run: Run) -> str:
 
     ranked = (run.made_by() or {}).get("device")
     return "cuda" if ranked == "cuda" and torch.cuda.is_available() else "cpu"
-
-
-def _check(top: int, known: str) -> None:
-    if top < 1:
-        raise InputError(f"`top={top}` asks for no answers: expected at least 1")
-    if known not in KNOWN:
-        raise InputError(f"unknown value `known={known}`; {nearest(known, KNOWN)}")
 
 
 def check_models(run: Run) -> None:

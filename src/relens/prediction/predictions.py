@@ -25,6 +25,34 @@ class Vote:
 
 
 @dataclass(frozen=True)
+class ScorePath:
+    """A path through the graph that carried an answer's score by one model; its text is one line.
+
+    Attributes:
+        model: the model's name.
+        importance: the mean gradient of the model's score by the messages along the path, at the best layers.
+        entities: labels along the path, from the anchor of the query to the answer.
+        relations: labels of the relations in between.
+        inverse: for each of these, whether the path follows the fact from its tail to its head.
+        names: readable names of the entities; None for those without.
+    """
+
+    model: str
+    importance: float
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    inverse: tuple[bool, ...]
+    names: tuple[str | None, ...]
+
+    def __str__(self) -> str:
+        shown = [name or label for label, name in zip(self.entities, self.names, strict=True)]
+        text = shown[0]
+        for relation, inverse, entity in zip(self.relations, self.inverse, shown[1:], strict=True):
+            text += f" ←[{relation}]– {entity}" if inverse else f" –[{relation}]→ {entity}"
+        return text
+
+
+@dataclass(frozen=True)
 class Prediction:
     """One answer to a query.
 
@@ -36,6 +64,7 @@ class Prediction:
         known: the first split that contains this fact; None for a new answer.
         confidence: the share of validation queries whose answer had this rank; None if there are too few of them.
         votes: the votes of the models with a weight, highest weight first.
+        paths: the paths that carried its score, by model and most important first; None if nobody asked for them.
     """
 
     entity: str
@@ -45,6 +74,7 @@ class Prediction:
     known: str | None
     confidence: float | None
     votes: tuple[Vote, ...]
+    paths: tuple[ScorePath, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +88,7 @@ class Predictions(Sequence[Prediction]):
         candidates: how many entities were ranked, without known answers.
         answers: the predictions; known facts come in addition to the requested number of new answers.
         anchor_rank: the rank that the anchor itself holds, if it is left out of ``answers``; otherwise None.
+        notes: remarks for the reader, such as why there are no paths.
     """
 
     anchor: str
@@ -66,6 +97,7 @@ class Predictions(Sequence[Prediction]):
     candidates: int
     answers: tuple[Prediction, ...]
     anchor_rank: float | None = None
+    notes: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, index: int) -> Prediction: ...
@@ -88,7 +120,7 @@ class Predictions(Sequence[Prediction]):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a dictionary of plain JSON values per answer."""
-        return [{**asdict(answer), "votes": [asdict(vote) for vote in answer.votes]} for answer in self.answers]
+        return [_plain(asdict(answer)) for answer in self.answers]
 
     def to_json(self) -> dict[str, Any]:
         """Return the query and its answers as plain JSON values."""
@@ -98,6 +130,7 @@ class Predictions(Sequence[Prediction]):
             "direction": self.direction,
             "candidates": self.candidates,
             "answers": self.to_records(),
+            "notes": list(self.notes),
         }
 
     def to_pandas(self) -> Any:
@@ -106,8 +139,16 @@ class Predictions(Sequence[Prediction]):
             pandas = import_module("pandas")
         except ImportError as error:
             raise RelensError("a data frame of predictions needs pandas: pip install pandas") from error
-        rows = []
+        rows: list[dict[str, Any]] = []
         for record in self.to_records():
             votes = record.pop("votes")
+            record["paths"] = None if record["paths"] is None else "; ".join(map(str, self[len(rows)].paths or ()))
             rows.append(record | {f"{field} {v['model']}": v[field] for v in votes for field in ("rank", "weight")})
         return pandas.DataFrame(rows)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of ``asdict`` with lists instead of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
