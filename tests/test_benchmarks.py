@@ -373,3 +373,13 @@ def test_curves_at_the_size_of_a_data_set_rise_and_the_sweep_ends_highest(
     for workers in (2, 5):  # they are done sooner, and find the same
         assert best["dsc", "tpe", 4, workers] == pytest.approx(best["dsc", "tpe", 4, 1])
     assert any(figures.iterdir())
+
+
+def test_optima_compare_the_sweep_with_tpe_in_large_groups(folder: Path, search_file: Path):
+    (store,) = folder.glob("cache/tiny-*")
+    found = json.loads(run("bench_optima.py", f"tiny={store}", "--inputs", "rank", "--trials", "3"))
+    (row,) = found["rows"]
+    assert row["data"] == "tiny"
+    assert row["groups"] > 0
+    assert row["tpe_ahead"] <= row["groups"]
+    assert row["mrr"]["sweep"] > row["mrr"]["tpe"] - 0.001
