@@ -374,3 +374,25 @@ def test_curves_at_the_size_of_a_data_set_rise_and_the_sweep_ends_highest(
     for workers in (2, 5):  # they are done sooner, and find the same
         assert best["dsc", "tpe", 4, workers] == pytest.approx(best["dsc", "tpe", 4, 1])
     assert any(figures.iterdir())
+
+
+def test_optima_compare_the_sweep_with_tpe_in_large_groups(folder: Path, search_file: Path):
+    (store,) = folder.glob("cache/tiny-*")
+    found = json.loads(run("bench_optima.py", f"tiny={store}", "--inputs", "rank", "--trials", "3"))
+    (row,) = found["rows"]
+    assert row["data"] == "tiny"
+    assert row["groups"] > 0
+    assert row["tpe_ahead"] <= row["groups"]
+    assert row["mrr"]["sweep"] > row["mrr"]["tpe"] - 0.001
+
+
+def test_overfitting_compares_rules_on_queries_that_were_not_fitted_on(folder: Path, search_file: Path):
+    (store,) = folder.glob("cache/tiny-*")
+    found = json.loads(run("bench_overfitting.py", f"tiny={store}", "--fractions", "0.5,1", "--seeds", "2"))
+    assert [(row["fraction"], row["seed"]) for row in found["rows"]] == [(0.5, 0), (1.0, 0), (0.5, 1), (1.0, 1)]
+    for rule, values in found["summary"].items():
+        differences = [row["difference"][rule] for row in found["rows"]]
+        assert values == {"mean": pytest.approx(np.mean(differences)), "worst": min(differences)}
+    for row in found["rows"]:
+        assert row["choice"]["from 3"][1] >= 3
+        assert row["difference"]["guarded"] in (0.0, row["difference"]["from 0"])

@@ -111,11 +111,11 @@ def value_of_pairs(pairs: Pairs, weights: Sequence[Number]) -> Fraction:
 
 @dataclass(frozen=True)
 class Line:
-    """Everything that happens on the line of one model, its share λ of the weights running from 0 to 1.
+    """Everything that happens on a line of weights, from λ = 0 to λ = 1.
 
     Attributes:
-        at_zero: value at λ = 0, the model left out.
-        at_one: value at λ = 1, the model alone.
+        at_zero: value at λ = 0, where the line begins.
+        at_one: value at λ = 1, where it ends.
         breakpoints: where some pair is level and is not so nearby, ascending and distinct.
         at_breakpoints: values there.
         cuts: 0, the breakpoints, 1: the ends of the open intervals.
@@ -153,22 +153,30 @@ class Line:
         return float(self.cuts[i]) < float(self.cuts[i + 1])
 
 
-def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
-    """Scan the line of one model exhaustively."""
-    others = [0 if i == model else int(weight) for i, weight in enumerate(weights)]
-    scale = sum(others)
+def ends_of(weights: Sequence[int], model: int, giver: int | None = None) -> tuple[list[int], list[int]]:
+    """Return the weights at both ends of the line of a model, or of the line on which ``giver`` gives to it."""
+    near, far = [int(weight) for weight in weights], [0] * len(weights)
+    if giver is None:
+        near[model] = 0
+        far[model] = sum(near)
+    else:
+        far = list(near)
+        near[giver], near[model] = near[giver] + near[model], 0
+        far[model], far[giver] = far[giver] + far[model], 0
+    return near, far
+
+
+def along(pairs: Pairs, weights: Sequence[int], model: int, giver: int | None = None) -> Line:
+    """Scan the line of one model, or of two, exhaustively."""
+    near, far = ends_of(weights, model, giver)
     breakpoints = set()
     for k in range(pairs.n_pairs):
-        a = sum(weight * int(pairs.advantage[i, k]) for i, weight in enumerate(others))
-        b = int(pairs.advantage[model, k])
-        if b != 0 and Fraction(-a, b) > 0:
-            crossing = Fraction(-a, b)
-            breakpoints.add(crossing / (scale + crossing))
+        a, b = (sum(w * int(pairs.advantage[i, k]) for i, w in enumerate(end)) for end in (near, far))
+        if a * b < 0:
+            breakpoints.add(Fraction(abs(a), abs(a) + abs(b)))
 
     def value(share: Fraction) -> Fraction:
-        mixed: list[Number] = [weight * (1 - share) for weight in others]
-        mixed[model] = share * scale
-        return value_of_pairs(pairs, mixed)
+        return value_of_pairs(pairs, [w * (1 - share) + v * share for w, v in zip(near, far, strict=True)])
 
     found = sorted(breakpoints)
     cuts = [Fraction(0), *found, Fraction(1)]
@@ -184,10 +192,12 @@ def along(pairs: Pairs, weights: Sequence[int], model: int) -> Line:
 
 def assert_no_line_is_better(pairs: Pairs, weights: Sequence[int], value: float, least_gain: float) -> None:
     """No line through the weights has a better endpoint, nor any better interval that the grid can meet."""
-    for model in range(len(weights)):
-        if sum(weights) == weights[model]:
+    couples = [(model, giver) for giver in range(len(weights)) for model in range(giver)]
+    for model, giver in [*((model, None) for model in range(len(weights))), *couples]:
+        near, far = ends_of(weights, model, giver)
+        if not any(near) or not any(far):
             continue
-        line = along(pairs, weights, model)
+        line = along(pairs, weights, model, giver)
         assert line.at_zero < value + least_gain + 1e-12
         for inside, width, _ in line.ordered():
             assert inside < value + least_gain + 1e-12 or width < 64 / WEIGHT_LIMIT

@@ -116,7 +116,7 @@ def test_the_global_weights_replace_what_a_poor_search_finds_in_a_group(monkeypa
 
 
 def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
-    case = random_case(3, n_models=4, n_queries=10, n_candidates=40, levels=None)
+    case = random_case(7, n_models=4, n_queries=10, n_candidates=40, levels=None)
     (best,) = sweep(context_of(case.packed), [case.everything], lossless=False)
     from_uniform = search._ascend(
         pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, INPUTS["rank"]),
@@ -137,15 +137,19 @@ def test_groups_start_from_the_best_end_of_the_wide_global_search(monkeypatch):
 
 
 @pytest.mark.parametrize("n_models", [1, 2, 5])
-def test_starts_are_those_given_and_the_best_near_a_vertex(n_models):
+@pytest.mark.parametrize("small", [True, False])
+def test_starts_are_those_given_and_the_best_near_a_vertex_and_at_random(n_models, small, monkeypatch):
+    monkeypatch.setattr(search, "SMALL_PAIRS", 10**9 if small else 0)
     case = random_case(3, n_models=n_models, n_queries=8, n_candidates=12)
     pairs = pairs_module.Pairs.gather(case.packed, ContestedViews(case.packed).wide, case.everything, INPUTS["rank"])
-    given_, *near = search._starts(pairs, [uniform(n_models)])
+    given_, *others = search._starts(pairs, [uniform(n_models)])
     assert given_.tolist() == [1] * n_models
-    values = [oracles.value_of_pairs(pairs, start.tolist()) for start in near_vertices(n_models)]
-    expected = sorted(values, reverse=True)[: search.NEAR_STARTS] if n_models > 1 else []
-    assert [oracles.value_of_pairs(pairs, start.tolist()) for start in near] == expected
-    assert len({tuple(start) for start in near}) == len(near)
+    expected = []
+    for pool, n in ((near_vertices(n_models), search.NEAR_STARTS), (search._sampled(n_models), search.SAMPLED_STARTS)):
+        values = [oracles.value_of_pairs(pairs, start.tolist()) for start in pool]
+        expected += sorted(values, reverse=True)[:n] if n_models > 1 and (small or len(pool) == n_models) else []
+    assert [oracles.value_of_pairs(pairs, start.tolist()) for start in others] == expected
+    assert len({tuple(start) for start in others}) == len(others)
 
 
 @pytest.mark.parametrize("name", ["rank", "log", "score"])
@@ -237,8 +241,7 @@ def test_without_the_exact_finish_values_are_those_of_the_wide_view():
     pairs = pairs_module.Pairs.gather(case.packed, views.wide, case.everything, INPUTS["rank"])
     assert found.value == pytest.approx(float(oracles.value_of_pairs(pairs, found.weights.tolist())), rel=1e-12)
     assert found.trace.shape == (1, 3)
-    near = sorted(near_vertices(4), key=lambda start: -oracles.value_of_pairs(pairs, start.tolist()))
-    ends = [search._ascend(pairs, start, search.WIDE_GAIN).value for start in (uniform(4), *near[: search.NEAR_STARTS])]
+    ends = [search._ascend(pairs, start, search.WIDE_GAIN).value for start in search._starts(pairs, [uniform(4)])]
     assert found.value == max(ends) > min(ends)
 
 

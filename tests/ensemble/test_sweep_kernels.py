@@ -15,6 +15,7 @@ from relens.ensemble.sweep_kernels import (
     breakpoints,
     deal,
     doubled_ranks,
+    exchange,
     move,
     reciprocal_sum,
     total_advantage,
@@ -31,18 +32,15 @@ few = settings(max_examples=60, deadline=None)
 many = settings(max_examples=120, deadline=None)
 
 
-def list_breakpoints(pairs: Pairs, weights, model):
-    """Return (at_zero, inside, position, query, change) of the line of one model."""
-    weights = np.array(weights, dtype=np.int64)
-    total = np.empty(pairs.n_pairs)
-    total_advantage(pairs.advantage, weights, total)
+def list_breakpoints(pairs: Pairs, weights, model, giver=None):
+    """Return (at_zero, inside, position, query, change) of the line of one model, or of two."""
+    near, far = np.empty(pairs.n_pairs), np.empty(pairs.n_pairs)
+    for end, total in zip(oracles.ends_of(weights, model, giver), (near, far), strict=True):
+        total_advantage(pairs.advantage, np.array(end, dtype=np.int64), total)
     at_zero, inside = np.empty(pairs.n_queries, np.int64), np.empty(pairs.n_queries, np.int64)
     position = np.empty(pairs.n_pairs)
     query, change = np.empty(pairs.n_pairs, np.int32), np.empty(pairs.n_pairs, np.int32)
-    n = breakpoints(
-        total, np.float64(weights[model]), pairs.advantage[model], np.float64(weights.sum() - weights[model]),
-        pairs.offsets, pairs.floor, pairs.multiplicity, at_zero, inside, position, query, change,
-    )  # fmt: skip
+    n = breakpoints(near, far, pairs.offsets, pairs.floor, pairs.multiplicity, at_zero, inside, position, query, change)
     return at_zero, inside, position[:n], query[:n], change[:n]
 
 
@@ -55,22 +53,23 @@ def deal_out(position, query, change, n_buckets):
     return starts, *dealt
 
 
-def walk_line(pairs: Pairs, weights, model, n_buckets, best, after=(np.inf, 0.0, 0.0)):
+def walk_line(pairs: Pairs, weights, model, n_buckets, best, after=(np.inf, 0.0, 0.0), giver=None):
     """Return (value at zero, best value inside, left, right)."""
-    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model)
+    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model, giver)
     starts, *dealt = deal_out(position, query, change, n_buckets)
     return reciprocal_sum(at_zero), *walk(reciprocal_sum(inside), starts, *dealt, inside, best, after)
 
 
 @st.composite
 def lines(draw, elements=SMALL):
-    """Draw pairs, weights and a model whose line is not a point."""
+    """Draw pairs, weights, and a model or two whose line is not a point: (pairs, weights, model, giver or None)."""
     pairs = draw(problems(elements, min_models=2))
-    model = draw(st.integers(0, len(pairs.advantage) - 1))
+    model, other = draw(st.permutations(range(len(pairs.advantage))))[:2]
+    giver = draw(st.sampled_from([None, other]))
     weights = draw(
-        strategies.weights(len(pairs.advantage)).filter(lambda w: any(v for i, v in enumerate(w) if i != model))
+        strategies.weights(len(pairs.advantage)).filter(lambda w: all(map(any, oracles.ends_of(w, model, giver))))
     )
-    return pairs, weights, model
+    return pairs, weights, model, giver
 
 
 def ascend_pairs(pairs: Pairs, start, least_gain=1e-9, max_rounds=50):
@@ -122,9 +121,9 @@ def test_changes_are_applied_in_place_and_their_gain_returned():
 @many
 @given(st.data(), st.sampled_from([SMALL, HUGE]))
 def test_breakpoints_are_those_of_the_oracle(data, elements):
-    pairs, weights, model = data.draw(lines(elements))
-    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model)
-    line = oracles.along(pairs, weights, model)
+    pairs, weights, model, giver = data.draw(lines(elements))
+    at_zero, inside, position, query, change = list_breakpoints(pairs, weights, model, giver)
+    line = oracles.along(pairs, weights, model, giver)
     assert reciprocal_sum(at_zero) == pytest.approx(float(line.at_zero), rel=1e-12)
     assert reciprocal_sum(inside) == pytest.approx(float(line.inside[0]), rel=1e-12)
     # Equal breakpoints are equal floats: the quotient of exact numbers, rounded once.
@@ -168,26 +167,24 @@ def test_dealing_permutes_and_orders_by_bucket_and_direction(events, n_buckets):
 # --- walk ---------------------------------------------------------------------------------------------------------
 
 
-def assert_interval_has(pairs, weights, model, left, right, value):
+def assert_interval_has(pairs, weights, model, left, right, value, giver=None):
     """The middle of an interval must have the value it is said to have, exactly."""
     assert left < right
     middle = (Fraction(left) + Fraction(right)) / 2
-    others = sum(w for i, w in enumerate(weights) if i != model)
-    mixed = [w * (1 - middle) for w in weights]
-    mixed[model] = others * middle
+    mixed = [w * (1 - middle) + v * middle for w, v in zip(*oracles.ends_of(weights, model, giver), strict=True)]
     assert float(oracles.value_of_pairs(pairs, mixed)) == pytest.approx(value, rel=1e-12)
 
 
 @many
 @given(st.data(), st.sampled_from([SMALL, SMALL, HUGE]), st.integers(1, 12))
 def test_the_walk_finds_the_widest_best_interval(data, elements, n_buckets):
-    pairs, weights, model = data.draw(lines(elements))
-    line = oracles.along(pairs, weights, model)
-    at_zero, best, left, right = walk_line(pairs, weights, model, n_buckets, 0.0)
+    pairs, weights, model, giver = data.draw(lines(elements))
+    line = oracles.along(pairs, weights, model, giver)
+    at_zero, best, left, right = walk_line(pairs, weights, model, n_buckets, 0.0, giver=giver)
     assert at_zero == pytest.approx(float(line.at_zero), rel=1e-12)
     assert best == pytest.approx(float(line.best_inside), rel=1e-12)
     assert right - left == pytest.approx(line.widest_best, rel=1e-12)
-    assert_interval_has(pairs, weights, model, left, right, best)
+    assert_interval_has(pairs, weights, model, left, right, best, giver)
     # Nothing else on the line is better: not its ends, not a breakpoint.
     everything = [line.at_zero, line.at_one, *line.inside, *line.at_breakpoints]
     reached = max(at_zero, best, float(line.at_one))
@@ -198,15 +195,15 @@ def test_the_walk_finds_the_widest_best_interval(data, elements, n_buckets):
 @many
 @given(st.data(), st.integers(1, 12))
 def test_the_threshold_hides_nothing_that_reaches_it(data, n_buckets):
-    pairs, weights, model = data.draw(lines())
-    line = oracles.along(pairs, weights, model)
+    pairs, weights, model, giver = data.draw(lines())
+    line = oracles.along(pairs, weights, model, giver)
     values = sorted({float(value) for value in line.inside})
     threshold = data.draw(st.sampled_from([*values, *(v + 1e-3 for v in values), *(v - 1e-3 for v in values)]))
-    _, best, left, right = walk_line(pairs, weights, model, n_buckets, threshold)
+    _, best, left, right = walk_line(pairs, weights, model, n_buckets, threshold, giver=giver)
     if float(line.best_inside) >= threshold - 1e-13:
         assert best == pytest.approx(float(line.best_inside), rel=1e-12)
         assert right - left == pytest.approx(line.widest_best, rel=1e-12)
-        assert_interval_has(pairs, weights, model, left, right, best)
+        assert_interval_has(pairs, weights, model, left, right, best, giver)
     else:
         assert (best, left, right) == (threshold, 0.0, 0.0)
 
@@ -214,13 +211,13 @@ def test_the_threshold_hides_nothing_that_reaches_it(data, n_buckets):
 @few
 @given(lines(), st.integers(1, 12), st.booleans())
 def test_repeated_walks_visit_the_intervals_from_the_best_on(drawn, n_buckets, prune):
-    pairs, weights, model = drawn
-    line = oracles.along(pairs, weights, model)
+    pairs, weights, model, giver = drawn
+    line = oracles.along(pairs, weights, model, giver)
     least = float(line.best_inside) - 1e-13 if prune else 0.0
     expected = [(value, width, left) for value, width, left in line.ordered() if value >= least]
     seen, after = [], (np.inf, 0.0, 0.0)
     while len(seen) <= len(expected):
-        _, *after = walk_line(pairs, weights, model, n_buckets, least, tuple(after))
+        _, *after = walk_line(pairs, weights, model, n_buckets, least, tuple(after), giver)
         if after[1] == after[2]:
             break
         seen.append((after[0], after[2] - after[1], after[1]))
@@ -334,6 +331,24 @@ def test_moves_at_the_edges_of_the_grid(weights, model, share, expected):
     assert move(np.array(weights), model, share).tolist() == expected
 
 
+@many
+@given(st.data(), st.floats(0.0, 1.0))
+def test_an_exchange_keeps_the_sum_of_two_and_the_ratios_of_the_others(data, share):
+    n = data.draw(st.integers(2, 5))
+    giver, taker = data.draw(st.permutations(range(n)))[:2]
+    weights = np.array(data.draw(strategies.weights(n).filter(lambda w: w[giver] + w[taker] > 0)), dtype=np.int64)
+    moved = exchange(weights, giver, taker, share)
+    both = int(weights[giver] + weights[taker])
+    wanted = [Fraction(int(w)) for w in weights]
+    wanted[giver], wanted[taker] = both * (1 - Fraction(share)), both * Fraction(share)
+    factor = Fraction(WEIGHT_LIMIT) / max(wanted)
+    factor = Fraction(int(factor)) if factor >= 1 else factor
+    assert moved.dtype == np.int64
+    assert (moved.min() >= 0, 0 < moved.max() <= WEIGHT_LIMIT) == (True, True)
+    for got, exact in zip(moved.tolist(), wanted, strict=True):
+        assert abs(got - exact * factor) <= 0.51
+
+
 # --- ascend -------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +414,18 @@ def test_an_interval_between_two_points_of_the_grid_is_not_taken():
     assert trace.tolist() == [[0.0, 0.5], [2.0, 0.5]]
 
 
+def test_two_models_exchange_weight_where_no_line_of_one_gains():
+    rng = np.random.default_rng(5)
+    exchanged = 0
+    for _ in range(20):
+        pairs = problem(rng.integers(-9, 10, (3, 40)), [20, 20], [2, 2], [1] * 40)
+        weights, value, trace = ascend_pairs(pairs, uniform(3))
+        oracles.assert_no_line_is_better(pairs, weights.tolist(), value, 1e-9)
+        # A step after more than three lines without one is that of an exchange.
+        exchanged += (np.diff(trace[:-1, 0]) > 3).any()
+    assert exchanged > 0
+
+
 def test_the_next_best_interval_is_taken_where_the_grid_misses_the_best():
     """As above, and a second query that a little more weight of model 0 puts first."""
     n = 2**22
@@ -435,7 +462,7 @@ def test_rounds_are_limited():
     pairs = problem(rng.integers(-30, 31, (4, 60)), [20, 20, 20], [2, 2, 2], [1] * 60)
     _, short, trace = ascend_pairs(pairs, uniform(4), max_rounds=1)
     _, long, _ = ascend_pairs(pairs, uniform(4))
-    assert trace[-1, 0] <= 4
+    assert trace[-1, 0] <= 4 + 6  # lines of one model and of two
     assert short <= long
 
 

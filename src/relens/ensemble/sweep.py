@@ -1,15 +1,17 @@
 """The search of groups with the sweep: a wide search on thinned pairs, then an exact finish on all of them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from relens.clusters.parallel import run_batches
 from relens.ensemble.context import QueryIndex, SearchContext, SearchResult
 from relens.ensemble.distributed import search_remotely
-from relens.ensemble.grid import Weights, near_vertices, uniform, vertices
+from relens.ensemble.grid import Weights, near_vertices, to_grid, uniform, vertices
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks, reciprocal_sums
 from relens.ensemble.pairs import Pairs
@@ -17,6 +19,7 @@ from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.sweep_kernels import ascend, values_at
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedView, ContestedViews
+from relens.seeding import generator
 
 WIDE_PAIRS = 100_000
 """A group with more pairs on the wide view climbs on an evenly spaced sample of its queries."""
@@ -26,6 +29,10 @@ TOPS = 3
 """Ends of ascents on thinned pairs that are evaluated on all pairs."""
 NEAR_STARTS = 3
 """Starts near a vertex in each group."""
+SMALL_PAIRS = 5_000
+"""A group with up to so many pairs on the wide view has starts at random, too: its MRR has many local maxima."""
+SAMPLED, SAMPLED_STARTS = 128, 3
+"""Weights at random that are evaluated for such starts, and how many of them become starts."""
 ROUNDS = 20
 """Bound on the rounds of one ascent; most end after three."""
 WIDE_GAIN, FINE_GAIN = 1e-5, 1e-6
@@ -179,12 +186,24 @@ class _Search:
 
 
 def _starts(pairs: Pairs, always: list[Weights]) -> list[Weights]:
-    """Return the starts ``always`` and the most promising starts near a vertex."""
+    """Return the starts ``always``, the most promising ones near a vertex, and in a small group some at random."""
     near = near_vertices(len(pairs.advantage))
     if len(near) == 1:
         return always
-    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, np.stack(near))
-    return [*always, *(near[model] for model in np.argsort(-values, kind="stable")[:NEAR_STARTS])]
+    starts = [*always, *_best(pairs, np.stack(near), NEAR_STARTS)]
+    return starts + _best(pairs, _sampled(len(near)), SAMPLED_STARTS) if pairs.n_pairs <= SMALL_PAIRS else starts
+
+
+def _best(pairs: Pairs, table: npt.NDArray[np.int64], n: int) -> list[Weights]:
+    """Return the ``n`` best of the weights ``table`` (M, N)."""
+    values = values_at(pairs.advantage, pairs.offsets, pairs.floor, pairs.multiplicity, table)
+    return list(table[np.argsort(-values, kind="stable")[:n]])
+
+
+@lru_cache(maxsize=16)
+def _sampled(n_models: int) -> npt.NDArray[np.int64]:
+    """Return weights at random, the same in every group, (SAMPLED, N); squares make them less equal."""
+    return to_grid(generator(0, "starts").random((SAMPLED, n_models)) ** 2)
 
 
 def _ascend(pairs: Pairs, start: Weights, gain: float) -> End:

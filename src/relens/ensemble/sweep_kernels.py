@@ -1,17 +1,19 @@
-"""The sweep: the exact maximum of a group's MRR along a line of weights, and coordinate ascent over such lines.
+"""The sweep: the exact maximum of a group's MRR along a line of weights, and an ascent over such lines.
 
-On the line of model j its weight μ runs from 0 to infinity, and the other weights stay. A pair's total advantage is
-a + μ·b, where a is the weighted advantage of the other models and b is model j's. It changes sign at most once, at
-μ = −a/b. Between such breakpoints no rank changes, so a walk over them in order sees every value of the MRR on the
-line. (At a breakpoint itself pairs are level and count half, which never beats both neighbouring intervals.)
+A line leads from one weight vector to another: (1 − λ)·near + λ·far for λ from 0 to 1. On the line of one model, the
+others keep their ratios, and its weight runs from nothing to everything. On the line of two models, one gives its
+weight to the other, and the rest stay. A pair's total advantage is (1 − λ)·a + λ·b, where a and b are those at both
+ends. It changes sign at most once, at λ = a/(a − b). Between such breakpoints no rank changes, so a walk over them in
+order sees every value of the MRR on the line. (At a breakpoint itself pairs are level and count half, which never beats
+both neighbouring intervals.)
 
 Sorting all breakpoints would cost more than everything else. They are dealt into buckets instead. Within a bucket,
 breakpoints that help an answer are applied before those that hurt one: the sum in between is an upper bound of every
 value inside the bucket. Only buckets whose bound reaches the best known value are sorted and walked, so the maximum is
 still exact.
 
-Positions on the line are λ = μ/(S + μ) in (0, 1), where S is the sum of the other weights. Equal fractions give equal
-floats, so equal breakpoints compare equal. No weight of the grid lies between different breakpoints with equal floats.
+Equal fractions give equal floats, so equal breakpoints compare equal. No weight of the grid lies between different
+breakpoints with equal floats.
 """
 
 import numpy as np
@@ -67,17 +69,16 @@ def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
-    """List the points where pairs change sides on the line of one model.
+def breakpoints(near, far, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
+    """List the points where pairs change sides on the line between two weight vectors.
 
     Args:
-        total: advantage of each pair at the present weights, (K,); ``weight`` is the model's share in it.
-        row: the model's own advantages, (K,).
-        scale: S, the sum of the other weights.
+        near: advantage of each pair at the weights where the line begins, (K,).
+        far: advantage at the weights where it ends, (K,).
         offsets: pairs of query q are ``offsets[q]:offsets[q + 1]``.
         floor: doubled rank of each answer with no contested candidate ahead, (n,).
         multiplicity: candidates a pair stands for, (K,).
-        at_zero: out, doubled rank of each answer at μ = 0, (n,).
+        at_zero: out, doubled rank of each answer at λ = 0, (n,).
         inside: out, doubled rank of each answer just above 0, (n,).
         position: out, λ of each breakpoint, (K,), the first entries used.
         query: out, the query each breakpoint belongs to.
@@ -91,25 +92,22 @@ def breakpoints(total, weight, row, scale, offsets, floor, multiplicity, at_zero
     n = 0
     for q in range(len(floor)):
         begin, end = offsets[q], offsets[q + 1]
-        mine, own, times = total[begin:end], row[begin:end], multiplicity[begin:end]
+        first, last, times = near[begin:end], far[begin:end], multiplicity[begin:end]
         zero, above = np.int32(0), np.int32(0)
-        for k in range(len(mine)):
-            b = np.float64(own[k])
-            a = mine[k] - weight * b
+        for k in range(len(first)):
+            a, b = first[k], last[k]
             ahead, level = np.int32(a > 0), np.int32(a == 0)
             zero += times[k] * (2 * ahead + level)
             above += times[k] * (2 * (ahead | (level & np.int32(b > 0))) + (level & np.int32(b == 0)))
         at_zero[q], inside[q] = floor[q] + zero, floor[q] + above
-        for k in range(len(mine)):
-            b = np.float64(own[k])
+        for k in range(len(first)):
             query[n], change[n] = q, begin + k
-            n += (mine[k] - weight * b) * b < 0
+            n += first[k] * last[k] < 0
     for e in range(n):
         k = change[e]
-        b = np.float64(row[k])
-        a = abs(total[k] - weight * b)
-        position[e] = a / (a + scale * abs(b))
-        change[e] = multiplicity[k] * (4 * np.int32(b > 0) - 2)
+        a, b = abs(near[k]), abs(far[k])
+        position[e] = a / (a + b)
+        change[e] = multiplicity[k] * (4 * np.int32(far[k] > 0) - 2)
     return n
 
 
@@ -161,9 +159,9 @@ def walk(value, starts, position, query, change, rank, best, after):  # type: ig
     Intervals are ordered by value, the best first, then by width, the widest first, then by position.
 
     Args:
-        value: reciprocal sum just above μ = 0.
+        value: reciprocal sum just above λ = 0.
         starts: half-buckets as ``deal`` left them; ``position``, ``query``, ``change`` likewise.
-        rank: doubled ranks just above μ = 0, (n,); is changed.
+        rank: doubled ranks just above λ = 0, (n,); is changed.
         best: least reciprocal sum of interest.
         after: (value, left, right); intervals up to this one in the order are passed over.
 
@@ -215,29 +213,39 @@ def _comes_after(interval, value, left, right):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def move(weights, model, share):  # type: ignore[no-untyped-def]
-    """Return grid weights (N,) whose ``model`` has ``share`` (0 … 1) of the sum and whose others keep their ratios.
-
-    The others are multiplied by a whole number where the grid has room, so that their ratios stay exact.
-    """
+    """Return grid weights (N,) whose ``model`` has ``share`` (0 … 1) of the sum and whose others keep their ratios."""
     moved = weights.copy()
     moved[model] = 0
     if share <= 0.0:
         return moved
-    if share >= 1.0 or moved.sum() == 0:
-        moved[:] = 0
-        moved[model] = WEIGHT_LIMIT
-        return moved
-    mine = moved.sum() * (share / (1.0 - share))
-    largest = max(np.float64(moved.max()), mine)
-    if largest <= WEIGHT_LIMIT:
-        factor = np.int64(WEIGHT_LIMIT // largest)
-        moved *= factor
-        moved[model] = np.int64(round(mine * factor))
+    others = np.float64(moved.sum())
+    wanted = moved.astype(np.float64)
+    if share >= 1.0 or others == 0.0:
+        wanted[:] = 0.0
+        wanted[model] = 1.0
     else:
-        for i in range(len(moved)):
-            moved[i] = np.int64(round(moved[i] * (WEIGHT_LIMIT / largest)))
-        moved[model] = WEIGHT_LIMIT
-    return moved
+        wanted[model] = others * (share / (1.0 - share))
+    return _on_grid(wanted)
+
+
+@njit(cache=True, nogil=True)
+def exchange(weights, giver, taker, share):  # type: ignore[no-untyped-def]
+    """Return grid weights (N,) where ``taker`` has ``share`` (0 … 1) of the weight of two models; the others stay."""
+    wanted = weights.astype(np.float64)
+    both = wanted[giver] + wanted[taker]
+    wanted[giver], wanted[taker] = both * (1.0 - share), both * share
+    return _on_grid(wanted)
+
+
+@njit(cache=True, nogil=True)
+def _on_grid(wanted):  # type: ignore[no-untyped-def]
+    """Round weights (N,) to the grid: times a whole number where there is room, so that whole ratios stay exact."""
+    largest = wanted.max()
+    factor = np.floor(WEIGHT_LIMIT / largest) if largest <= WEIGHT_LIMIT else WEIGHT_LIMIT / largest
+    grid = np.empty(len(wanted), np.int64)
+    for i in range(len(wanted)):
+        grid[i] = np.int64(round(wanted[i] * factor))
+    return grid
 
 
 @njit(cache=True, nogil=True)
@@ -268,7 +276,9 @@ def values_without(advantage, offsets, floor, multiplicity, weights, models):  #
 
 @njit(cache=True, nogil=True)
 def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
-    """Coordinate ascent: sweep the line of each model in turn until a whole round gains nothing.
+    """Sweep the line of each model in turn. Where a round gains nothing, sweep the lines of two models, too.
+
+    The ascent ends where no line gains anything.
 
     Args:
         advantage: (N, K) int32; with ``offsets`` (n + 1,), ``floor`` (n,) and ``multiplicity`` (K,), see ``Pairs``.
@@ -277,7 +287,7 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
         multiplicity: see ``Pairs``.
         start: grid weights, (N,) int64.
         least_gain: smallest gain in summed reciprocal rank worth a step.
-        max_rounds: most rounds.
+        max_rounds: most rounds over all lines.
 
     Returns:
         weights (N,) int64; their reciprocal sum; a trace of shape (steps, 2): lines swept so far, reciprocal sum.
@@ -285,28 +295,48 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
     n_models, n_pairs = advantage.shape
     n_queries = len(floor)
     weights = start.copy()
-    total, trial = np.empty(n_pairs), np.empty(n_pairs)
+    total, trial, far = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
     at_zero, inside, rank = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
     position, order_position = np.empty(n_pairs), np.empty(n_pairs)
     query, order_query = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
     change, order_change = np.empty(n_pairs, np.int32), np.empty(n_pairs, np.int32)
+    # With two models alone, the line of both is that of either.
+    couples = [(i, j) for i in range(n_models) for j in range(i) if n_models > 2]
+    n_lines = n_models + len(couples)
 
     total_advantage(advantage, weights, total)
     doubled_ranks(total, offsets, floor, multiplicity, inside)
     value = reciprocal_sum(inside)
     steps = [(0.0, value)]
-    lines = since_gain = 0
-    while since_gain < n_models and lines < max_rounds * n_models:
-        j = lines % n_models
+    lines = since_gain = single = double = 0
+    while since_gain < n_lines and lines < max_rounds * n_lines:
+        alone = since_gain < n_models
+        giver, taker = -1, single
+        if alone:
+            single = (single + 1) % n_models
+        else:
+            giver, taker = couples[double]
+            double = (double + 1) % len(couples)
         lines += 1
         since_gain += 1
-        scale = np.float64(weights.sum() - weights[j])
-        if scale == 0.0:
-            continue
-        n = breakpoints(
-            total, np.float64(weights[j]), advantage[j], scale, offsets, floor, multiplicity,
-            at_zero, inside, position, query, change,
-        )  # fmt: skip
+        if alone:
+            scale = np.float64(weights.sum() - weights[taker])
+            if scale == 0.0:
+                continue
+            w, row = np.float64(weights[taker]), advantage[taker]
+            for k in range(n_pairs):
+                trial[k] = total[k] - w * row[k]
+                far[k] = scale * row[k]
+        else:
+            v, w = np.float64(weights[giver]), np.float64(weights[taker])
+            if v + w == 0.0:
+                continue
+            gives, takes = advantage[giver], advantage[taker]
+            for k in range(n_pairs):
+                difference = np.float64(takes[k]) - np.float64(gives[k])
+                trial[k] = total[k] - w * difference
+                far[k] = total[k] + v * difference
+        n = breakpoints(trial, far, offsets, floor, multiplicity, at_zero, inside, position, query, change)
         n_buckets = max(1, min(BUCKET_LIMIT, n // PAIRS_PER_BUCKET))
         starts = np.empty(2 * n_buckets + 1, np.int64)
         deal(n, position, query, change, starts, order_position, order_query, order_change)
@@ -319,7 +349,8 @@ def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_round
             )
             if left == right and value_zero <= best:
                 break
-            moved = move(weights, j, 0.0 if value_zero > best else 0.5 * (left + right))
+            share = 0.0 if value_zero > best else 0.5 * (left + right)
+            moved = move(weights, taker, share) if alone else exchange(weights, giver, taker, share)
             total_advantage(advantage, moved, trial)
             doubled_ranks(trial, offsets, floor, multiplicity, rank)
             reached = reciprocal_sum(rank)
