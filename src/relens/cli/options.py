@@ -69,7 +69,7 @@ def one_of(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-PRESET_HELP = f"Settings to start from: {one_of(PRESETS)}; strong also has members of its own."
+PRESET_HELP = f"Settings to start from: {one_of(PRESETS)}."
 
 
 def split_names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:

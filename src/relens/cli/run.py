@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train models on DATASET, rank, search weights, evaluate, and write a report.
 
-    DATASET is a name or a folder of TSV files; the default is the generated graph `patterns`. The same command resumes
-    an interrupted one, and skips everything that is complete and unchanged.
+    DATASET is a name or a folder of TSV files; the default is the generated graph `patterns`. A run has the six models
+    of the paper. With --preset strong it has up to ten stronger members. The same command resumes an interrupted one,
+    and skips everything that is complete and unchanged.
     """
     plan = _plan(source, options)
     note(f"loading {plan.dataset}")
