@@ -15,7 +15,7 @@ from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan
-from relens.prediction import Ensemble, KnownFacts, Predictions
+from relens.prediction import Ensemble, Facts, KnownFacts, Predictions
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -270,6 +270,7 @@ def predict(
     top: int = 10,
     known: KnownFacts = "mark",
     explain: bool = False,
+    facts: Facts | None = None,
     weights: str | None = None,
     device: str = "auto",
 ) -> Predictions:
@@ -284,6 +285,8 @@ def predict(
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         explain: add the paths that carried the score of each answer; the run needs a model that propagates.
+        facts: more facts, also of new entities, for models that propagate: a file of tab-separated triples, or rows
+            (head, relation, tail).
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
 
@@ -295,7 +298,7 @@ def predict(
         found = relens.predict("runs/patterns", head="site_11_20", relation="northeast_neighbour", top=3)
         print(found[0].entity, found[0].rank)
     """
-    ensemble = Ensemble.open(run, weights, device)
+    ensemble = Ensemble.open(run, weights, device, facts=facts)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 

@@ -1,5 +1,7 @@
 """CandidateRanking against loops over Python integers, on scores full of ties."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 
 from relens.ensemble.inputs import INPUTS
 from relens.packs.packing import MAX_GAP, UNITS_PER_GAP
-from relens.prediction.candidate_ranking import CandidateRanking, Place
-from tests.oracles import doubled_ranks
+from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from tests.oracles import doubled_ranks, mean_rank
 
 
 def cost_by_loop(case, entity, among):
@@ -156,3 +158,63 @@ def test_a_tied_block_shares_its_mean_rank():
     assert standing.place(3) == Place(0, 3)
     with pytest.raises(IndexError):
         standing.place(4)
+
+
+# ---- models that abstain on newcomers ------------------------------------------------------------------------------
+
+
+@st.composite
+def cases_with_newcomers(draw):
+    """Return a case in which some models have no score for some entities, and the weights of the others for these."""
+    scores, known, weights, _, scales = draw(cases().filter(lambda case: len(case[0]) > 1))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    new = rng.random(scores.shape[1]) < 0.4
+    voting = np.arange(len(weights)) < draw(st.integers(1, len(weights) - 1))
+    scores[np.ix_(~voting, new)] = np.nan
+    for_new = np.where(voting, weights, 0)
+    if draw(st.booleans()):
+        weights, for_new = np.where(voting, 0, weights), np.where(voting, rng.integers(1, 9, len(weights)), 0)
+    name = draw(st.sampled_from([name for name, input in INPUTS.items() if not input.needs_gaps]))
+    return (scores, known, weights, name, scales), Newcomers(new, for_new)
+
+
+def mean_cost_by_loop(case, newcomers, entity, among):
+    """Return the weighted mean of the costs by the models that vote on an entity, as a fraction."""
+    scores, known, weights, name, _ = case
+    weights = newcomers.weights if newcomers.mask[entity] else weights
+    table = INPUTS[name].cost_table(scores.shape[1]).tolist()
+    total = Fraction(0)
+    for weight, row in zip(weights.tolist(), scores.tolist(), strict=True):
+        if weight:
+            silent = {e for e, score in enumerate(row) if score != score}
+            total += weight * table[int(2 * mean_rank(row, entity, (known - {among}) | silent))]
+    return total / int(weights.sum())
+
+
+@given(cases_with_newcomers(), st.integers(1, 14))
+def test_the_weight_of_models_that_abstain_goes_to_the_others(case, top):
+    case, newcomers = case
+    scores, known, weights, name, scales = case
+    standing = CandidateRanking(
+        scores, np.array(sorted(known), dtype=np.int64), weights, INPUTS[name], scales, newcomers
+    )  # fmt: skip
+    for entity in range(scores.shape[1]):
+        own = mean_cost_by_loop(case, newcomers, entity, entity)
+        rivals = [e for e in range(scores.shape[1]) if e != entity and e not in known]
+        costs = [mean_cost_by_loop(case, newcomers, e, entity) for e in rivals]
+        assert standing.place(entity) == Place(sum(c < own for c in costs), sum(c == own for c in costs))
+        assert [rank is None for rank in standing.model_ranks(entity)] == np.isnan(scores[:, entity]).tolist()
+        assert standing.score(entity) == pytest.approx(float(-own / INPUTS[name].unit))
+    assert standing.best(top, with_known=True) == best_by_sorting(standing, top, True)
+
+
+def test_gaps_of_models_that_abstain_are_the_mean_of_the_others():
+    scores = np.array([[4, 2, 0, 6], [1, 0, -1, np.nan], [10, 5, 0, 25]], dtype=np.float32)
+    weights, scales = np.array([1, 5, 3]), np.array([2.0, 0.5, 5.0])
+    newcomers = Newcomers(np.array([False, False, False, True]), np.array([1, 0, 3]))
+    standing = CandidateRanking(scores, np.array([], dtype=np.int64), weights, INPUTS["score"], scales, newcomers)
+    # 2 and 4 gaps above the medians 2 and 5, on average (1·2 + 3·4) / 4; the median of the silent model is 0.
+    assert standing.scores[1, 3] == 3.5 * 0.5
+    assert standing.model_ranks(3) == [1, None, 1]
+    assert standing.model_ranks(0) == [2, 1, 2]
+    assert standing.place(3) == Place(0, 0)

@@ -1,7 +1,7 @@
 """An ensemble without models: small, quick, and with labels that would like to be markup."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from relens.data.dataset import Dataset
 from relens.data.grouping import Grouping
 from relens.ensemble.weights import EnsembleWeights
-from relens.prediction import KnownFacts, Prediction, Predictions, Question, Vote
+from relens.prediction import KnownFacts, Prediction, Predictions, Question, ScorePath, Vote
 
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\">"
 SCRIPT = "</script><script>document.title='broken in'</script>"
@@ -57,6 +57,7 @@ class Alphabetical:
         failure: where there is one, a prediction fails with it.
         begun: set when a prediction begins.
         asked: the questions so far.
+        propagating: the models that can explain.
     """
 
     dataset: Dataset = field(default_factory=graph)
@@ -64,11 +65,22 @@ class Alphabetical:
     failure: Exception | None = None
     begun: Event = field(default_factory=Event)
     asked: list[Question] = field(default_factory=list)
+    propagating: tuple[str, ...] = ("transe",)
 
     def __post_init__(self) -> None:
         self.weights = some_weights(self.dataset)
 
-    def predict_many(self, queries: Iterable[Question], *, top: int, known: KnownFacts) -> Iterator[Predictions]:
+    def explain(
+        self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None
+    ) -> tuple[ScorePath, ...]:
+        """Return a path against a fact and along the relation of the question, unless the answer is Oslo."""
+        names = tuple(self.dataset.names.get(label) for label in (head or tail or "", HOSTILE, answer))
+        steps = (head or tail or "", HOSTILE, answer), ("likes", relation), (True, False), names
+        return () if answer == "Oslo" else (ScorePath("transe", 0.625, *steps),)
+
+    def predict_many(
+        self, queries: Iterable[Question], *, top: int, known: KnownFacts, explain: bool = False
+    ) -> Iterator[Predictions]:
         for anchor, relation, direction in queries:
             self.asked.append((anchor, relation, direction))
             self.begun.set()
@@ -76,7 +88,12 @@ class Alphabetical:
                 assert self.gate.wait(20)
             if self.failure is not None:
                 raise self.failure
-            yield self._predictions(anchor, relation, direction, top, known)
+            found = self._predictions(anchor, relation, direction, top, known)
+            given = {"head" if direction == "tail" else "tail": anchor}
+            answers = tuple(
+                replace(answer, paths=self.explain(answer.entity, relation=relation, **given)) for answer in found
+            )
+            yield replace(found, answers=answers) if explain else found
 
     def _predictions(self, anchor: str, relation: str, direction: str, top: int, known: KnownFacts) -> Predictions:
         splits = self._known(anchor, relation, direction)

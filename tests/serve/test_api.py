@@ -20,7 +20,7 @@ from relens.data.dataset import Dataset
 from relens.errors import InputError
 from relens.serve.guard import Limits
 from tests.patience import HANG
-from tests.serve.answers import MODELS, PEOPLE, SCRIPT, Alphabetical
+from tests.serve.answers import HOSTILE, MODELS, PEOPLE, SCRIPT, Alphabetical
 from tests.serve.serving import serving
 
 ALL = sorted([*PEOPLE, "Oslo"])
@@ -103,7 +103,36 @@ def test_a_prediction_has_answers_with_votes(client):
             {"model": "rotate", "rank": 3, "weight": 0.3},
             {"model": "complex", "rank": 4, "weight": 0.1},
         ],
+        "abstained": [], "paths": None,
     }  # fmt: skip
+
+
+def test_answers_are_explained_by_paths_if_asked(client):
+    path = {
+        "model": "transe", "importance": 0.625, "entities": ["ada", HOSTILE, "Bob"], "relations": ["likes", "likes"],
+        "inverse": [True, False], "names": [None, None, None],
+    }  # fmt: skip
+    found = get(client, "/api/predict", head="ada", relation="likes", top=3, explain="true")
+    assert found["answers"][1]["paths"] == [path]
+    assert get(client, "/api/explain", head="ada", relation="likes", answer="bob") == {"paths": [path]}
+    assert get(client, "/api/explain", tail="ada", relation="likes", answer="Oslo") == {"paths": []}
+    many = post(client, {"queries": [{"head": "ada", "relation": "likes"}], "top": 3, "explain": True})
+    assert many["predictions"] == [found]
+    assert get(client, "/api/health")["explains"] is True
+
+
+def test_what_cannot_be_explained_is_refused(client):
+    asked = {"head": "ada", "relation": "likes"}
+    problem = get(client, "/api/predict", 422, **asked, top=26, explain="true")
+    assert "1 queries with 26 answers each make 26, expected at most 25 with explain" in problem["error"]
+    problem = get(client, "/api/explain", 404, **asked, answer="adda")
+    assert problem["closest"][0] == "ada"
+    assert "answer" in get(client, "/api/explain", 422, **asked)["error"]
+    with serving(Alphabetical(propagating=())) as address, httpx.Client(base_url=address) as other:
+        for path, more in (("/api/predict", {"explain": "true"}), ("/api/explain", {"answer": "Bob"})):
+            problem = get(other, path, 422, **asked, **more)
+            assert problem["error"].startswith("no model here sends anything along the edges of the graph")
+        assert get(other, "/api/health")["explains"] is False
 
 
 def test_heads_can_be_asked_for_and_known_facts_dropped(client):
@@ -565,7 +594,7 @@ def test_pages_load_nothing_from_elsewhere_and_hold_no_inline_script(client):
 def test_the_description_lists_every_request(client):
     paths = get(client, "/openapi.json")["paths"]
     assert sorted(paths) == [
-        f"/api/{name}" for name in ("entities", "entity", "health", "predict", "relations", "weights")
+        f"/api/{name}" for name in ("entities", "entity", "explain", "health", "predict", "relations", "weights")
     ]
     assert set(paths["/api/predict"]) == {"get", "post"}
     assert {"404", "422", "503", "504"} <= paths["/api/predict"]["get"]["responses"].keys()

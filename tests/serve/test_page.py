@@ -101,7 +101,7 @@ def test_answers_show_votes_confidence_and_known_facts(driver, address):
     assert texts(driver, ".is-known a") == ["Bob"]
     assert texts(driver, ".known") == ["known: train"]
     assert "It means nothing if no answer is missing from the graph" in one(driver, "#reading").text
-    _, known, new, *_ = driver.find_elements("css selector", "tbody tr")
+    _, known, new, *_ = driver.find_elements("css selector", "tbody tr:not(.why)")
     assert [cell.text for cell in known.find_elements("css selector", "td")] == ["2", "–", "2", "3", "4"]
     assert [cell.text for cell in new.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
     bars = [bar.size for bar in new.find_elements("css selector", ".bar")]
@@ -109,6 +109,24 @@ def test_answers_show_votes_confidence_and_known_facts(driver, address):
     assert [bar["height"] for bar in bars] == sorted((bar["height"] for bar in bars), reverse=True)
     assert bars[0]["width"] > bars[2]["width"]
     assert bars[0]["height"] > bars[2]["height"]
+
+
+def test_an_answer_shows_why(driver, address):
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    buttons = {
+        button.get_attribute("aria-label"): button for button in driver.find_elements("css selector", ".why-button")
+    }
+    assert not any(row.is_displayed() for row in driver.find_elements("css selector", "tr.why"))
+    buttons["why cleo?"].click()
+    until(driver, lambda d: texts(d, "tr.why .path") == [f"ada ←[likes]– {HOSTILE} –[likes]→ cleo"])
+    assert texts(driver, "tr.why .weight .number") == ["0.63"]
+    assert buttons["why cleo?"].get_attribute("aria-expanded") == "true"
+    buttons["why Oslo?"].click()
+    until(driver, lambda d: [text for text in texts(d, "tr.why td") if text.startswith("No path is short enough")])
+    buttons["why cleo?"].click()
+    assert not one(driver, "tr.why .path").is_displayed()
+    assert driver.execute_script("return document.querySelectorAll('main img, main script').length") == 0
 
 
 def test_known_facts_are_counted_apart_and_their_ranks_explained(driver, address):
@@ -221,7 +239,7 @@ def test_an_incomplete_question_gets_an_explanation(driver, address):
 
 def test_the_list_of_requests_is_written_without_help_from_elsewhere(driver, address):
     driver.get(f"{address}docs")
-    until(driver, lambda d: len(texts(d, ".request h2")) == 7)
+    until(driver, lambda d: len(texts(d, ".request h2")) == 8)
     assert "POST /api/predict" in texts(driver, ".request h2")
     loaded = "return performance.getEntriesByType('resource').map(e => e.name)"
     assert all(name.startswith(address) for name in driver.execute_script(loaded))
@@ -232,5 +250,8 @@ def test_nothing_is_wider_than_a_phone(address):
         for path in ("", "?head=ada&relation=likes", "docs"):
             driver.get(address + path)
             until(driver, lambda d: texts(d, ".request, tbody tr, #examples a"))
+            for button in driver.find_elements("css selector", ".why-button")[:1]:
+                button.click()
+                until(driver, lambda d: texts(d, "tr.why .path"))
             assert driver.execute_script("return document.documentElement.scrollWidth") == 390
             assert console_errors(driver) == []

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
 
 
+facts_option = click.option(
+    "--facts", type=click.Path(path_type=Path), metavar="FILE",
+    help="More facts, also of new entities: lines 'head TAB relation TAB tail'; .gz too. Models that propagate "
+    "(nbfnet) read them, the others abstain on new entities.",
+)  # fmt: skip
+
+
 def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Point users of --method to --weights: the method was chosen when the weights were searched."""
     if value is not None:
@@ -51,6 +58,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Show the paths through the graph that carried the score of each answer. The run needs a model that "
     "propagates (nbfnet).",
 )  # fmt: skip
+@facts_option
 @weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
@@ -74,7 +82,7 @@ def predict(
     tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
-    ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"])
+    ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"], options["facts"])
     asked = Asked(options["top"], options["known"], options["explain"])
     if file is not None:
         _answer_file(ensemble, file, asked, as_json=as_json, output=output)
@@ -84,9 +92,11 @@ def predict(
     show(tables, "json" if as_json else "text", output, found.to_json())
 
 
-def open_ensemble(run: Run, weights: str | None, device: str) -> Ensemble:
-    """Open the ensemble of a run; note if its models run on another device than the run was ranked on."""
-    ensemble = Ensemble.open(run, weights, device)
+def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None) -> Ensemble:
+    """Open the ensemble of a run; note given facts, and another device than the run was ranked on."""
+    ensemble = Ensemble.open(run, weights, device, facts=facts)
+    if ensemble.facts is not None:
+        note(ensemble.facts.describe())
     ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
     if ranked not in (None, used):
         note(
@@ -108,7 +118,10 @@ def _check_question(head: str | None, tail: str | None, relation: str | None, fi
 
 def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     """Return a table of the answers to one query, with each model's rank and weight."""
-    voters = [(vote.model, vote.weight) for vote in found[0].votes] if found else []
+    voters: dict[str, float] = {}
+    for answer in sorted(found, key=lambda answer: len(answer.abstained)):
+        for vote in answer.votes:
+            voters.setdefault(vote.model, vote.weight)
     named = any(answer.name for answer in found)
     columns = (
         Column("rank", "g"),
@@ -117,7 +130,7 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
         Column("known", align="left"),
         Column("confidence if missing", ".0%"),
         Column("score", ".4g"),
-        *(Column(f"{model} ×{weight:.2f}", ",g") for model, weight in voters),
+        *(Column(f"{model} ×{weight:.2f}", ",g") for model, weight in voters.items()),
     )
     rows = tuple(
         Row(
@@ -128,7 +141,7 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
                 answer.known,
                 answer.confidence,
                 answer.score,
-                *(vote.rank for vote in answer.votes),
+                *(({vote.model: vote.rank for vote in answer.votes}).get(model) for model in voters),
             )
         )
         for answer in found
@@ -232,9 +245,10 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
 )
+@facts_option
 @weights_option
 @device_option
-def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -> None:
+def serve(run_path: Path, host: str, port: int, facts: Path | None, name: str | None, device: str) -> None:
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
 
     The page asks for a relation and a head or a tail. It shows the answers with the vote of every model, and each
@@ -252,7 +266,7 @@ def serve(run_path: Path, host: str, port: int, name: str | None, device: str) -
     check_models(run)
     with server.listen(host, port) as listener:
         note(f"loading the models of {run.path}")
-        ensemble = open_ensemble(run, name, device)
+        ensemble = open_ensemble(run, name, device, facts)
         warm_up(ensemble)
         app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host))
         if not server.is_loopback(listener):

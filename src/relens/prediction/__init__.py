@@ -1,6 +1,7 @@
 """Prediction: answers of a run's ensemble to questions about its graph."""
 
 from relens.prediction.ensemble import KNOWN, Asked, Ensemble, KnownFacts, Question, ranked_device
+from relens.prediction.facts import Facts
 from relens.prediction.names import AmbiguousNameError, NameIndex, Names, NoSuchNameError
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 
@@ -9,6 +10,7 @@ __all__ = [
     "AmbiguousNameError",
     "Asked",
     "Ensemble",
+    "Facts",
     "KnownFacts",
     "NameIndex",
     "Names",

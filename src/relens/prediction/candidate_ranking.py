@@ -33,15 +33,32 @@ class Place(NamedTuple):
         return self.doubled / 2
 
 
+class Newcomers(NamedTuple):
+    """Entities that only some models can score.
+
+    Attributes:
+        mask: which entities, (E,) bool.
+        weights: grid weights of the models for them, (n,) int64; 0 for models that abstain.
+    """
+
+    mask: npt.NDArray[np.bool_]
+    weights: npt.NDArray[np.int64]
+
+
 class CandidateRanking:
-    """The ranks of E entities in one query, by n models with a weight.
+    """The ranks of E entities in one query, by n models.
+
+    A model may abstain on newcomers: it does not rank them, and its weight goes to the models that do. Costs are
+    weighted means then, of fewer models for newcomers. Twice a cost is compared, and a fraction counts as one half:
+    whole numbers, as if the fractions were compared.
 
     Args:
-        scores: higher is better, (n, E) float32.
+        scores: higher is better, (n, E) float32; NaN where a model abstains.
         known: ids of the known answers, (m,).
-        weights: grid weights above 0, (n,) int64.
+        weights: grid weights, (n,) int64; 0 for a model that votes on newcomers only.
         input: what the weights are applied to.
         gap_scales: raw score difference of one unit of a gap, (n,); for an input of score gaps.
+        newcomers: entities that some models abstain on, if there are any.
     """
 
     def __init__(
@@ -51,13 +68,19 @@ class CandidateRanking:
         weights: npt.NDArray[np.int64],
         input: Input = RANK,
         gap_scales: npt.NDArray[np.float64] | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
-        self.scores, self.weights, self.input = scores, weights, input
+        self.scores, self.weights, self.input, self.newcomers = scores, weights, input, newcomers
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
+        self.votes = ~np.isnan(scores)
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
-        self.doubled = np.stack([doubled_ranks(row, ~self.known) for row in scores])  # (n, E)
+        self.doubled = np.stack([doubled_ranks(*row) for row in zip(scores, ~self.known & self.votes, strict=True)])
         self.table = input.cost_table(scores.shape[1])
+        if newcomers is not None:
+            # Different sums of newcomers must differ by one or more when they are scaled to all weights.
+            self.weights = weights * max(1, -(-int(newcomers.weights.sum()) // int(weights.sum())))
+            self.scores = scores if self.table is not None else self._filled(newcomers)
         self.cost = self._cost()
 
     @property
@@ -95,10 +118,10 @@ class CandidateRanking:
         cost = self._cost_beside(entity, rivals) if self.known[entity] else self.cost[rivals]
         return Place(int(np.sum(cost < own)), int(np.sum(cost == own)))
 
-    def model_ranks(self, entity: int) -> list[float]:
-        """Return the rank of an entity by each model, without the other known answers, n numbers."""
-        ranks: list[float] = (self.doubled[:, entity] / 2).tolist()
-        return ranks
+    def model_ranks(self, entity: int) -> list[float | None]:
+        """Return the rank of an entity by each model, without the other known answers, n numbers; None: it abstains."""
+        ranks = zip(self.doubled[:, entity].tolist(), self.votes[:, entity].tolist(), strict=True)
+        return [doubled / 2 if votes else None for doubled, votes in ranks]
 
     def score(self, entity: int) -> float:
         """Return the weighted mean of the input; higher is better.
@@ -106,7 +129,13 @@ class CandidateRanking:
         For ``rank`` it is minus the mean rank. For a transform it runs from 0 (best) to -1. For ``score`` its unit is a
         model's mean score gap on validation.
         """
-        return -float(self.cost[entity]) / self.input.unit / int(self.weights.sum())
+        if self.table is None:
+            return -float(self.cost[entity]) / self.input.unit / int(self.weights.sum())
+        weights = self.weights
+        if self.newcomers is not None and self.newcomers.mask[entity]:
+            weights = self.newcomers.weights
+        cost = int(weights @ self.table[self.doubled[:, entity]].astype(np.int64))
+        return -cost / self.input.unit / int(weights.sum())
 
     def _first(
         self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None
@@ -122,7 +151,8 @@ class CandidateRanking:
                 in place.
         """
         ids = _smallest(self.cost, among, len(among))
-        certain, scores = self._certainly_ahead(ids), self.scores[:, ids]
+        certain = self._certainly_ahead(ids)
+        scores = np.concatenate([np.where(np.isnan(self.scores), 0, self.scores), self.votes])  # NaN equals nothing
         waiting = np.ones(len(ids), dtype=bool)
         found: list[tuple[Place, int]] = []
         while waiting.any():
@@ -132,7 +162,7 @@ class CandidateRanking:
             entity = int(ids[at])
             if len(found) >= top and (least[at], self.cost[entity], entity) > self._order(found[top - 1]):
                 break
-            alike = waiting & np.all(scores == self.scores[:, [entity]], axis=0)
+            alike = waiting & np.all(scores[:, ids] == scores[:, [entity]], axis=0)
             waiting &= ~alike
             if beaten is None:
                 place = self.place(entity)
@@ -160,7 +190,7 @@ class CandidateRanking:
             slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
             worst = self.cost[sure & ~self.known] + slack
         else:
-            worst = self._weighed(self.doubled[:, ~self.known] + 2 * bool(self.known.any()))
+            worst = self._weighed(self.doubled[:, ~self.known] + 2 * bool(self.known.any()), ~self.known)
         return 2 * np.searchsorted(np.sort(worst), self.cost[ids], side="left") * sure[ids]
 
     def _behind(self, lead: npt.NDArray[np.int64], entity: int) -> Place:
@@ -179,18 +209,39 @@ class CandidateRanking:
         if self.table is None:
             costs: npt.NDArray[np.float64] = -(self.weights / self.gap_scales) @ self.scores.astype(np.float64)
             return costs
-        return self._weighed(self.doubled)
+        return self._weighed(self.doubled, np.ones_like(self.known))
 
     def _cost_beside(self, entity: int, rivals: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Return the costs of some candidates beside a known answer, which joins them."""
         own, theirs = self.scores[:, [entity]], self.scores[:, rivals]
         joined = doubled_rank(own > theirs, own == theirs) - doubled_rank(0, 0)
-        return self._weighed(self.doubled[:, rivals] + joined)
+        return self._weighed(self.doubled[:, rivals] + joined, rivals)
 
-    def _weighed(self, doubled: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _weighed(self, doubled: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return the costs of the k ``chosen`` (E,) entities with doubled ranks (n, k)."""
         assert self.table is not None
-        costs: npt.NDArray[np.int64] = self.weights @ self.table[doubled].astype(np.int64)
+        of_models = self.table[doubled].astype(np.int64)
+        costs: npt.NDArray[np.int64] = self.weights @ of_models
+        if self.newcomers is None:
+            return costs
+        costs *= 2
+        new = self.newcomers.mask[chosen]
+        all_, voting = int(self.weights.sum()), int(self.newcomers.weights.sum())
+        scaled = (divmod(cost * all_, voting) for cost in (self.newcomers.weights @ of_models[:, new]).tolist())
+        costs[new] = [2 * whole + (rest > 0) for whole, rest in scaled]  # in Python's integers: products are large
         return costs
+
+    def _filled(self, newcomers: Newcomers) -> npt.NDArray[np.float32]:
+        """Return the scores with those of abstaining models filled in, (n, E): as far above the median as others say.
+
+        The distance from the median of the other entities, in gaps, is the weighted mean over the models that vote.
+        """
+        voting = newcomers.weights > 0
+        medians = np.median(self.scores[:, ~newcomers.mask].astype(np.float64), axis=1, keepdims=True)
+        scales = self.gap_scales[:, None]
+        gaps = ((self.scores - medians) / scales)[voting]
+        mean = newcomers.weights[voting] @ gaps / newcomers.weights.sum()
+        return np.where(self.votes, self.scores, (medians + scales * mean).astype(np.float32))
 
 
 def _smallest(cost: npt.NDArray[Any], among: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """The ensemble of a run: predict missing facts of its graph by name."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,8 +18,9 @@ from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
-from relens.prediction.candidate_ranking import CandidateRanking, Place
+from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
 from relens.prediction.confidence import Confidence
+from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.names import Names, the_direction
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.progress import SILENT, Progress
@@ -44,18 +45,26 @@ class LoadedModels:
         loaded: the models in memory so far, by name.
     """
 
-    def __init__(self, run: Run, dataset: Dataset, device: "torch.device | str") -> None:
-        self.run, self.dataset, self.device = run, dataset, device
+    def __init__(
+        self, run: Run, dataset: Dataset, device: "torch.device | str", facts: GivenFacts | None = None
+    ) -> None:
+        self.run, self.dataset, self.device, self.facts = run, dataset, device, facts
         self.rows = batch_rows(4 * len(dataset.entities))
         self.loaded: dict[str, KGEModel] = {}
         self._loading = Lock()
 
     def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
-        """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read."""
+        """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read.
+
+        NaN stands for entities that the model was not trained on, and cannot score.
+        """
         from relens.ranking.scoring import score_queries
 
         scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
-        return scores
+        if self.facts is None:
+            return scores
+        missing = len(self.facts.dataset.entities) - scores.shape[1]
+        return np.pad(scores, ((0, 0), (0, missing)), constant_values=np.nan)
 
     def paths(self, name: str, query: "QueryIds", answer: int) -> "list[IdPath]":
         """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
@@ -80,7 +89,10 @@ class LoadedModels:
         with self._loading:
             if name not in self.loaded:
                 folder = self.run.model_path(name) / "trained"
-                self.loaded[name] = TrainedModel.open(folder).load(self.dataset, self.device)
+                model = TrainedModel.open(folder).load(self.dataset, self.device)
+                if self.facts is not None and model.propagates:
+                    model.read(*self.facts.edges())
+                self.loaded[name] = model
             return self.loaded[name]
 
 
@@ -97,6 +109,23 @@ class QueryIds:
     anchor: int
     relation: int
     direction: int
+
+
+class Voters(NamedTuple):
+    """The grid weights of all models for one query, (N,) int64.
+
+    Attributes:
+        weights: for entities that all models were trained on.
+        for_new: for new entities.
+    """
+
+    weights: npt.NDArray[np.int64]
+    for_new: npt.NDArray[np.int64]
+
+    @property
+    def used(self) -> npt.NDArray[np.bool_]:
+        """Which models have a weight for some entity, (N,)."""
+        return (self.weights > 0) | (self.for_new > 0)
 
 
 class Asked(NamedTuple):
@@ -117,23 +146,38 @@ class Ensemble:
 
     Attributes:
         run: the run with models, weights and validation ranks.
-        dataset: the graph.
+        dataset: the graph, with the given facts.
+        facts: facts that were given beside the graph of training, if any.
         weights: the weights of each group.
         models: the models of the run, each loaded when a question first needs it.
     """
 
-    def __init__(self, run: Run, dataset: Dataset, weights: EnsembleWeights, device: "torch.device | str") -> None:
-        self.run, self.dataset, self.weights = run, dataset, weights
-        self.models = LoadedModels(run, dataset, device)
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset,
+        weights: EnsembleWeights,
+        device: "torch.device | str",
+        facts: GivenFacts | None = None,
+    ) -> None:
+        self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
+        self.dataset = dataset = dataset if facts is None else facts.dataset
+        self.models = LoadedModels(run, self._trained, device, facts)
         self._names = Names(dataset)
-        self._shares = weights.normalised()  # (G, N)
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
         place = {label: r for r, label in enumerate(weights.relations)}
         self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
     @classmethod
-    def open(cls, run: Run | Path | str, weights: str | None = None, device: "torch.device | str" = "auto") -> Self:
+    def open(
+        cls,
+        run: Run | Path | str,
+        weights: str | None = None,
+        device: "torch.device | str" = "auto",
+        *,
+        facts: Facts | None = None,
+    ) -> Self:
         """Open a run for predictions.
 
         Args:
@@ -141,6 +185,8 @@ class Ensemble:
             weights: the name of the weights; None for ``dsc``, or the only ones there are.
             device: where models run; ``auto`` for the device that the run was ranked on, see ``ranked_device``. On
                 that device, ranks equal those of the evaluation.
+            facts: more facts, also of entities that are not in the data set: a file of tab-separated triples, or rows
+                (head, relation, tail). Models that propagate read them; the others abstain on new entities.
         """
         chosen = None if device == "auto" else pick_device(device)
         run = open_run(run)
@@ -148,7 +194,11 @@ class Ensemble:
         found = run.weights(weights)
         dataset = _graph(run, found)
         _check_ranks(run, found)
-        return cls(run, dataset, found, chosen or ranked_device(run))
+        given = None if facts is None else GivenFacts.read(facts, dataset)
+        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given)
+        if given is not None and not ensemble.propagating:
+            raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
+        return ensemble
 
     def predict(
         self,
@@ -236,27 +286,49 @@ class Ensemble:
         return int(self._groups[query.relation, query.direction])
 
     def _rankings(self, batch: list[QueryIds]) -> list[CandidateRanking]:
-        """Score up to ``models.rows`` queries, each with the models that have a weight in its group."""
-        table = self.weights.table[[self._group(query) for query in batch]]  # (b, N)
+        """Score up to ``models.rows`` queries, each with the models that have a weight for it."""
+        voters = [self._voters(query) for query in batch]
         columns = np.array([(query.anchor, query.relation, query.direction, 0, 0) for query in batch]).T
         queries = Queries.from_columns(columns)  # answer and triple are unknown: 0
         rows: list[list[npt.NDArray[np.float32]]] = [[] for _ in batch]
-        for model, of_model in zip(self.weights.models, table.T, strict=True):
+        for model, of_model in zip(self.weights.models, np.array([of.used for of in voters]).T, strict=True):
             asking = np.flatnonzero(of_model)
             if len(asking):
                 scores = self.models.scores(model, queries[asking])
                 for position, row in zip(asking, scores, strict=True):
                     rows[position].append(row)
-        return [self._ranking(query, np.stack(row)) for query, row in zip(batch, rows, strict=True)]
+        return [self._ranking(query, of, np.stack(row)) for query, of, row in zip(batch, voters, rows, strict=True)]
 
-    def _ranking(self, query: QueryIds, scores: npt.NDArray[np.float32]) -> CandidateRanking:
+    def _voters(self, query: QueryIds) -> Voters:
+        """Return the weights of all models for a query; those without a vector for a new entity abstain on it."""
         weights = self.weights.table[self._group(query)]
-        scales = None if self.weights.gap_scales is None else self.weights.gap_scales[weights > 0]
+        if self.facts is None or not self.facts.is_new.any():
+            return Voters(weights, weights)
+        reading = np.isin(self.weights.models, self.propagating)
+        for_new = weights * reading if (weights * reading).any() else reading.astype(np.int64)
+        return Voters(for_new if self.facts.is_new[query.anchor] else weights, for_new)
+
+    def _ranking(self, query: QueryIds, voters: Voters, scores: npt.NDArray[np.float32]) -> CandidateRanking:
+        used = voters.used
+        scales = None if self.weights.gap_scales is None else self.weights.gap_scales[used]
         known = np.fromiter(self._known(query), dtype=np.int64)
-        return CandidateRanking(scores, known, weights[weights > 0], INPUTS[self.weights.input], scales)
+        newcomers = None
+        if self.facts is not None and not np.array_equal(*voters):
+            newcomers = Newcomers(self.facts.is_new, voters.for_new[used])
+        return CandidateRanking(scores, known, voters.weights[used], INPUTS[self.weights.input], scales, newcomers)
 
     def _known(self, query: QueryIds) -> dict[int, str]:
-        return self.dataset.stated_answers.answers_to(query.anchor, query.relation, query.direction)
+        asked = query.anchor, query.relation, query.direction
+        given = {} if self.facts is None else dict.fromkeys(self.facts.stated.answers_to(*asked), GIVEN)
+        return given | self._trained.stated_answers.answers_to(*asked)
+
+    def _abstaining(self, query: QueryIds, entity: int) -> tuple[str, ...]:
+        """Return the models that do not vote, though they have a weight, because an entity is new to them."""
+        if self.facts is None or not self.facts.is_new[[query.anchor, entity]].any():
+            return ()
+        voters = self._voters(query)
+        silent = (self.weights.table[self._group(query)] > 0) & (voters.for_new == 0)
+        return tuple(np.array(self.weights.models)[silent].tolist())
 
     def _check(self, asked: Asked) -> None:
         """Raise an error if a request makes no sense, or no model can fulfil it."""
@@ -300,14 +372,24 @@ class Ensemble:
 
     def _explaining(self, query: QueryIds) -> list[str]:
         """Return the propagating models with a weight for a query, highest weight first."""
-        weights = dict(zip(self.weights.models, self._shares[self._group(query)].tolist(), strict=True))
+        weights = dict(zip(self.weights.models, np.maximum(*self._voters(query)).tolist(), strict=True))
         return sorted((model for model in self.propagating if weights[model]), key=lambda model: -weights[model])
 
-    def _notes(self, query: QueryIds, asked: Asked) -> tuple[str, ...]:
-        """Return remarks on the answers to a query."""
+    def _notes(self, query: QueryIds, answers: Sequence[Prediction], asked: Asked) -> tuple[str, ...]:
+        """Return remarks on the answers to a query: who abstains and why, and why there are no paths."""
+        notes = []
+        silent = next((answer for answer in answers if answer.abstained), None)
+        if silent is not None and self.facts is not None:
+            anchor = self.dataset.entities.labels[query.anchor]
+            new = self.facts.is_new[query.anchor]
+            whom = f": {anchor} is" if new else f" on new answers such as {silent.entity}, which are"
+            notes.append(
+                f"no vote by {', '.join(silent.abstained)}{whom} not in the graph of training; the weight goes to "
+                f"{', '.join(vote.model for vote in silent.votes)}"
+            )
         if asked.explain and not self._explaining(query):
-            return (f"no paths: {', '.join(self.propagating)} has no weight for this relation and direction",)
-        return ()
+            notes.append(f"no paths: {', '.join(self.propagating)} has no weight for this relation and direction")
+        return tuple(notes)
 
     def _predictions(self, query: QueryIds, ranking: CandidateRanking, asked: Asked) -> Predictions:
         labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(query)
@@ -316,6 +398,7 @@ class Ensemble:
         hidden = None if self._loops[query.relation] else query.anchor
         for entity, place in ranking.best(asked.top, with_known=asked.known == "mark", without=hidden):
             split = split_of.get(entity)
+            abstained = self._abstaining(query, entity)
             answers.append(
                 Prediction(
                     entity=labels[entity],
@@ -323,8 +406,11 @@ class Ensemble:
                     rank=place.rank,
                     score=ranking.score(entity),
                     known=split,
-                    confidence=None if split else self._confidence_at(group, place, answered=bool(split_of)),
-                    votes=self._votes(group, ranking.model_ranks(entity)),
+                    confidence=(
+                        None if split or abstained else self._confidence_at(group, place, answered=bool(split_of))
+                    ),
+                    votes=self._votes(self._voters(query), entity, ranking.model_ranks(entity)),
+                    abstained=abstained,
                     paths=self._paths(query, entity) if asked.explain else None,
                 )
             )
@@ -335,13 +421,15 @@ class Ensemble:
             candidates=ranking.n_candidates,
             answers=tuple(answers),
             anchor_rank=None if hidden is None else ranking.place(hidden).rank,
-            notes=self._notes(query, asked),
+            notes=self._notes(query, answers, asked),
         )
 
-    def _votes(self, group: int, ranks: list[float]) -> tuple[Vote, ...]:
-        weights = self._shares[group]
-        used = np.flatnonzero(weights)
-        votes = [Vote(self.weights.models[i], rank, float(weights[i])) for i, rank in zip(used, ranks, strict=True)]
+    def _votes(self, voters: Voters, entity: int, ranks: list[float | None]) -> tuple[Vote, ...]:
+        new = self.facts is not None and self.facts.is_new[entity]
+        weights = voters.for_new if new else voters.weights
+        shares = (weights / weights.sum()).tolist()
+        rows = zip(np.flatnonzero(voters.used).tolist(), ranks, strict=True)
+        votes = [Vote(self.weights.models[i], rank, shares[i]) for i, rank in rows if shares[i] and rank is not None]
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
 
     def _confidence_at(self, group: int, place: Place, *, answered: bool) -> float | None:
@@ -352,7 +440,7 @@ class Ensemble:
         if not self.run.has_ranks("valid"):
             return None
         try:
-            return Confidence.from_valid(self.run.ranks("valid"), self.weights, len(self.dataset.entities))
+            return Confidence.from_valid(self.run.ranks("valid"), self.weights, len(self._trained.entities))
         except (RanksError, WeightsError):  # the ranks are of other models or other data
             return None
 

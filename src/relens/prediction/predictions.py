@@ -61,9 +61,10 @@ class Prediction:
         name: its readable name; None if the data set has none.
         rank: its rank under the ensemble, other known answers removed; 1 is best, a tied block shares its mean rank.
         score: the weighted mean of the inputs that the weights apply to, higher is better; comparable within one list.
-        known: the first split that contains this fact; None for a new answer.
+        known: the first split that contains this fact, ``facts`` if it was given; None for a new answer.
         confidence: the share of validation queries whose answer had this rank; None if there are too few of them.
         votes: the votes of the models with a weight, highest weight first.
+        abstained: models with a weight that do not vote, because the anchor or the answer is new to them.
         paths: the paths that carried its score, by model and most important first; None if nobody asked for them.
     """
 
@@ -74,6 +75,7 @@ class Prediction:
     known: str | None
     confidence: float | None
     votes: tuple[Vote, ...]
+    abstained: tuple[str, ...] = ()
     paths: tuple[ScorePath, ...] | None = None
 
 

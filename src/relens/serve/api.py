@@ -1,5 +1,6 @@
 """The JSON interface: forms of requests and answers, and the functions behind the paths."""
 
+from dataclasses import asdict
 from itertools import takewhile
 from threading import Event
 from typing import Annotated, Any, Self
@@ -12,7 +13,7 @@ from relens import __version__
 from relens.data.queries import Direction
 from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
-from relens.serve.guard import Problem
+from relens.serve.guard import Problem, RefusedError
 from relens.serve.lookup import GraphLookup
 from relens.serve.worker import Worker
 
@@ -21,12 +22,27 @@ TOP_LIMIT = 1000
 BATCH_LIMIT = 100
 ANSWERS_LIMIT = 10_000
 """Limit of queries times answers of a batch."""
+EXPLAINED_LIMIT = 25
+"""The same if answers are explained, which takes a backward pass each."""
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=LABEL_LIMIT)]
 Top = Annotated[int, Field(ge=1, le=TOP_LIMIT, description="How many answers, best first.")]
 KnownFactsField = Annotated[
     KnownFacts, Field(description="Leave known facts out, or mark them with the split they are in.")
 ]
+Explain = Annotated[
+    bool, Field(description=f"Add the paths that carried each score; for at most {EXPLAINED_LIMIT} answers in all.")
+]
+
+
+def _check_amount(n_queries: int, top: int, *, explain: bool) -> None:
+    """Raise an error if a request asks for too many answers."""
+    limit = EXPLAINED_LIMIT if explain else ANSWERS_LIMIT
+    if n_queries * top > limit:
+        raise ValueError(
+            f"{n_queries} queries with {top} answers each make {n_queries * top}, expected at most {limit}"
+            f"{' with explain' if explain else ''}: ask for fewer at a time"
+        )
 
 
 class Query(BaseModel):
@@ -61,6 +77,18 @@ class PredictQuery(Query):
 
     top: Top = 10
     known: KnownFactsField = "mark"
+    explain: Explain = False
+
+    @model_validator(mode="after")
+    def _not_too_much(self) -> Self:
+        _check_amount(1, self.top, explain=self.explain)
+        return self
+
+
+class ExplainQuery(Query):
+    """One query and one of its answers."""
+
+    answer: Label = Field(description="The answer to explain.")
 
 
 class Batch(BaseModel):
@@ -71,15 +99,11 @@ class Batch(BaseModel):
     queries: list[Query] = Field(min_length=1, max_length=BATCH_LIMIT)
     top: Top = 10
     known: KnownFactsField = "mark"
+    explain: Explain = False
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
-        wanted = len(self.queries) * self.top
-        if wanted > ANSWERS_LIMIT:
-            raise ValueError(
-                f"{len(self.queries)} queries with {self.top} answers each make {wanted}, "
-                f"expected at most {ANSWERS_LIMIT}: ask for fewer at a time"
-            )
+        _check_amount(len(self.queries), self.top, explain=self.explain)
         return self
 
 
@@ -100,6 +124,23 @@ class Vote(BaseModel):
     weight: int | float = Field(description="The model's share of the weights for this relation and direction.")
 
 
+class ScorePath(BaseModel):
+    """A path through the graph that carried an answer's score."""
+
+    model: str
+    importance: float = Field(description="The mean gradient of the model's score by the messages along the path.")
+    entities: list[str] = Field(description="From the anchor to the answer.")
+    relations: list[str] = Field(description="The relations in between.")
+    inverse: list[bool] = Field(description="Whether the path follows each fact from its tail to its head.")
+    names: list[str | None] = Field(description="Readable names of the entities.")
+
+
+class Paths(BaseModel):
+    """The paths that carried the score of one answer."""
+
+    paths: list[ScorePath]
+
+
 class Answer(BaseModel):
     """An entity that may complete the triple."""
 
@@ -107,11 +148,13 @@ class Answer(BaseModel):
     name: str | None
     rank: int | float
     score: float | None
-    known: str | None = Field(description="The split that contains the triple; null for a new one.")
+    known: str | None = Field(description="The split that contains the triple, or facts; null for a new one.")
     confidence: float | None = Field(
         description="How often a missing answer had this rank on validation; it means nothing if none is missing."
     )
     votes: list[Vote]
+    abstained: list[str] = Field(description="Models that do not vote: the anchor or the answer is new to them.")
+    paths: list[ScorePath] | None = Field(description="The paths that carried the score; null without explain.")
 
 
 class Prediction(BaseModel):
@@ -124,6 +167,7 @@ class Prediction(BaseModel):
     candidates: int
     weights: dict[str, float] = Field(description="The share of each model; shares sum to 1.")
     answers: list[Answer]
+    notes: list[str] = Field(description="Remarks, for instance which models abstain.")
 
 
 class Predictions(BaseModel):
@@ -144,7 +188,7 @@ SLOW: dict[int | str, dict[str, Any]] = {
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
-def look_ups(graph: GraphLookup, run: str) -> APIRouter:
+def look_ups(graph: GraphLookup, run: str, *, explains: bool) -> APIRouter:
     """Return the requests that need no model: health, relations, entities, weights."""
     router = APIRouter(prefix="/api", responses=REFUSED)
 
@@ -160,6 +204,7 @@ def look_ups(graph: GraphLookup, run: str) -> APIRouter:
             "input": weights.input,
             "grouping": weights.grouping.scheme,
             "method": weights.settings.get("method"),
+            "explains": explains,
         }
 
     @router.get("/relations", summary="All relations: triples by split and cardinality class")
@@ -191,15 +236,35 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
     async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
         question = _question(graph, asked)
+        _check_explains(ensemble, explain=asked.explain)
         return (await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up)))[0]
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
     async def predict_batch(batch: Batch) -> dict[str, Any]:
         questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
+        _check_explains(ensemble, explain=batch.explain)
         found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
         return {"predictions": found}
 
+    @router.get("/explain", summary="The paths that carried the score of one answer", response_model=Paths)
+    async def explain(asked: Annotated[ExplainQuery, InUrl()]) -> dict[str, Any]:
+        anchor, relation, direction = _question(graph, asked)
+        answer = graph.known_entity(asked.answer)
+        _check_explains(ensemble, explain=True)
+        given = {"head" if direction == "tail" else "tail": anchor}
+        found = await worker.run(lambda _: ensemble.explain(answer, relation=relation, **given))
+        return {"paths": [asdict(path) for path in found]}
+
     return router
+
+
+def _check_explains(ensemble: Ensemble, *, explain: bool) -> None:
+    """Refuse to explain if no model can."""
+    if explain and not ensemble.propagating:
+        raise RefusedError(
+            422,
+            "no model here sends anything along the edges of the graph, so there are no paths: serve a run with one",
+        )
 
 
 def _question(graph: GraphLookup, query: Query, where: str = "") -> Question:
@@ -212,7 +277,7 @@ def _answers(
     ensemble: Ensemble, graph: GraphLookup, questions: list[Question], asked: PredictQuery | Batch, given_up: Event
 ) -> list[dict[str, Any]]:
     """Answer questions until the client has given up."""
-    found = ensemble.predict_many(questions, top=asked.top, known=asked.known)
+    found = ensemble.predict_many(questions, top=asked.top, known=asked.known, explain=asked.explain)
     return [_answer(graph, answers) for answers in takewhile(lambda _: not given_up.is_set(), found)]
 
 

@@ -59,7 +59,7 @@ def create_app(
     )
     app.add_middleware(Guard, limits=limits, hosts=hosts)
     add_refusals(app)
-    app.include_router(look_ups(graph, run))
+    app.include_router(look_ups(graph, run, explains=bool(ensemble.propagating)))
     app.include_router(predictions(ensemble, graph, worker))
     _add_pages(app)
     return app

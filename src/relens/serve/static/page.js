@@ -8,9 +8,11 @@ const SUGGESTIONS = 12;
 const RELATIONS_SHOWN = 200;
 const EXAMPLES = 6;
 const CONFIDENCE = "confidence if missing";
+const NO_PATHS = "No path is short enough, or no model that follows paths has a weight here.";
 const at = (id) => document.getElementById(id);
 const sides = [...document.getElementsByName("side")];
 let relations = [];
+let explains = false;
 let turn = 0;
 
 // ---- requests ------------------------------------------------------------------------------------------------
@@ -194,14 +196,14 @@ function showFacts(facts, question) {
 }
 
 function showPrediction(prediction, question) {
-  const { anchor, name, relation, direction, candidates, answers, weights } = prediction;
+  const { anchor, name, relation, direction, candidates, answers, weights, notes } = prediction;
   const shown = { side: direction, anchor: name ?? anchor, relation };
   at("result-title").textContent = sentence(shown);
   const models = Object.keys(weights);
-  at("result-note").textContent = counted(answers, candidates, question.known === "drop");
+  at("result-note").textContent = [counted(answers, candidates, question.known === "drop"), ...notes].join(" · ");
   at("answers").tHead.replaceChildren(head(models, weights));
   at("answers").tBodies[0].replaceChildren(
-    ...answers.map((answer) => row(answer, { question, models, weights, candidates })),
+    ...answers.flatMap((answer) => row(answer, { question, models, weights, candidates })),
   );
   at("answers").hidden = at("reading").hidden = answers.length === 0;
   at("result").hidden = false;
@@ -244,16 +246,68 @@ function row(answer, context) {
   const confidence = answer.confidence === null ? "–" : percent(answer.confidence);
   cells.push(element("td", { class: "confidence", text: confidence, "data-name": CONFIDENCE }));
   const votes = new Map(answer.votes.map((vote) => [vote.model, vote]));
-  models.forEach((model, place) => cells.push(vote(votes.get(model), model, place, context)));
-  return element("tr", { class: answer.known ? "is-known" : undefined }, ...cells);
+  models.forEach((model, place) => cells.push(vote(votes.get(model), answer, model, place, context)));
+  const shown = element("tr", { class: answer.known ? "is-known" : undefined }, ...cells);
+  if (!explains) return [shown];
+  const reasons = element("tr", { class: "why" }, element("td", { colspan: cells.length, "aria-live": "polite" }));
+  reasons.hidden = true;
+  cells[1].append(whyButton(answer, question, reasons));
+  return [shown, reasons];
+}
+
+// ---- why -----------------------------------------------------------------------------------------------------
+
+// A button that shows and hides the paths that carried the score of an answer; they are asked for once.
+function whyButton(answer, { side, anchor, relation }, reasons) {
+  const button = element("button", { type: "button", class: "why-button", text: "why?", "aria-expanded": "false" });
+  button.setAttribute("aria-label", `why ${answer.name ?? answer.entity}?`);
+  const cell = reasons.firstChild;
+  button.addEventListener("click", async () => {
+    reasons.hidden = !reasons.hidden;
+    button.setAttribute("aria-expanded", String(!reasons.hidden));
+    if (reasons.hidden || cell.hasChildNodes()) return;
+    cell.textContent = "Searching paths …";
+    try {
+      const given = side === "tail" ? "head" : "tail";
+      const { paths } = await ask("/api/explain", { [given]: anchor, relation, answer: answer.entity });
+      cell.replaceChildren(paths.length ? pathList(paths) : element("span", { class: "quiet", text: NO_PATHS }));
+    } catch (error) {
+      cell.replaceChildren(element("span", { class: "quiet", text: error.message }));
+    }
+  });
+  return button;
+}
+
+function pathList(paths) {
+  const most = Math.max(...paths.map(({ importance }) => importance));
+  return element("ol", { class: "paths" }, ...paths.map((path) => {
+    const bar = element("span", { class: "bar" });
+    bar.style.width = `${100 * path.importance / most}%`;
+    const title = `${path.model}: importance ${path.importance.toPrecision(3)}`;
+    const scale = element("span", { class: "weight", title }, element("span", { class: "track" }, bar));
+    scale.append(element("span", { class: "number", text: path.importance.toPrecision(2) }));
+    return element("li", {}, scale, element("span", { class: "path" }, ...pathSteps(path)));
+  }));
+}
+
+function pathSteps({ entities, relations, inverse, names }) {
+  return entities.flatMap((label, place) => {
+    const entity = element("span", { class: "entity", text: names[place] ?? label });
+    if (place === 0) return [entity];
+    const [before, after] = inverse[place - 1] ? ["←", "–"] : ["–", "→"];
+    const relation = element("span", { class: "relation", text: `${before}[${relations[place - 1]}]${after}` });
+    return [" ", relation, " ", entity];
+  });
 }
 
 // The bar of a vote: rank 1 fills it, the last rank leaves it empty, on a logarithmic scale.
-function vote(cast, model, place, { weights, candidates }) {
-  const share = weights[model];
+function vote(cast, answer, model, place, { weights, candidates }) {
+  const share = cast ? cast.weight : weights[model];
   const cell = element("td", { class: `vote model-${place % 8}`, "data-name": `${model} ${percent(share)}` });
   if (!cast || cast.rank === null || share === 0) {
-    cell.append(element("span", { class: "quiet", text: "–", title: `${model} does not count here` }));
+    const silent = answer.abstained.includes(model);
+    const reason = silent ? `${model} abstains: it was not trained on one of the two entities` : `${model} does not count here`;
+    cell.append(element("span", { class: "quiet", text: silent ? "abstains" : "–", title: reason }));
     return cell;
   }
   const length = candidates > 1 ? 1 - Math.log(cast.rank) / Math.log(candidates) : 1;
@@ -336,6 +390,7 @@ function begin() {
 async function introduce() {
   const [health, found] = await Promise.all([ask("/api/health"), ask("/api/relations")]);
   relations = found.relations;
+  explains = health.explains;
   const { dataset, models } = health;
   at("served").textContent =
     `${health.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
