@@ -25,8 +25,8 @@ Aggregate = Literal["pna", "sum"]
 SEGMENT = 128
 """In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
 SMALLEST_VARIANCE, SMALLEST_SCALE = 1e-6, 0.01
-KERNEL_WIDTHS = (16, 32)
-"""Numbers per state for which there are kernels: larger matrices do not fit into registers."""
+KERNEL_WIDTHS = (16, 32, 64)
+"""Numbers per state for which there are kernels: tensor cores need 16, and registers hold no more than 64."""
 MESSAGES = 1 << 22
 """Numbers in messages that plain PyTorch makes at a time: 16 MB, of which a cache holds a good part."""
 KEPT = 1 << 29
