@@ -122,6 +122,22 @@ def test_kernels_may_multiply_any_number_of_statistics_at_a_time(unroll, monkeyp
     assert_kernels_same("pna", "independent", 128, 16, monkeypatch)
 
 
+def test_kernels_that_gather_twice_have_the_same_gradients(monkeypatch):
+    needs_triton()
+    from relens.models.fused import propagation_kernels as kernels
+
+    tracked, gather = [], kernels.gather
+
+    def watched(*arguments, first, track):
+        tracked.append(track)
+        return gather(*arguments, first=first, track=track)
+
+    monkeypatch.setattr(kernels, "gather", watched)
+    monkeypatch.setattr(propagation, "gathers_twice", lambda state, layers: True)
+    assert_kernels_same("pna", "dependent", 128, 16, monkeypatch)
+    assert tracked == [False, False, True, True]
+
+
 def assert_kernels_same(aggregate, edge_vectors, segment, width, monkeypatch):
     """Compare the kernels with the loop, in segments of as many edges; float64 in the interpreter."""
     monkeypatch.setattr(propagation, "SEGMENT", segment)
