@@ -49,12 +49,13 @@ STEP_GOALS = {"fb15k-237": 30.0, "wn18rr": 30.0, "nell-995": 45.0}
 RANKING_GOALS = {"fb15k-237": 12.0}
 """Seconds."""
 COLUMNS = [(128, 1), (256, 1), (256, 2), (512, 2), (512, 4), (1024, 4), (1024, 8)]
+ROWS = [(unroll, warps) for unroll in (1, 2, 4) for warps in (4, 8)]
 TRIED = {
     "gather": [Tile(size, unroll, warps) for size, warps in COLUMNS for unroll in (2, 4, 8)],
     "spread": [Tile(size, unroll, warps) for size, warps in COLUMNS for unroll in (1, 2, 4)],
-    "mix": [Tile(rows, 1, warps) for rows in (64, 128, 256) for warps in (4, 8)],
-    "mix_gradients": [Tile(rows, 1, warps) for rows in (32, 64, 128) for warps in (4, 8)],
-    "weight_gradient": [Tile(rows, 1, warps) for rows in (32, 64, 128) for warps in (4, 8)],
+    "mix": [Tile(rows, *rest) for rows in (64, 128) for rest in ROWS],
+    "mix_gradients": [Tile(rows, *rest) for rows in (64, 128) for rest in ROWS],
+    "weight_gradient": [Tile(rows, *rest) for rows in (32, 64) for rest in ROWS],
 }
 MESSAGE_BATCHES = (2, 4, 8, 16, 32)
 WARM_UP = 200
@@ -128,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     for text in options.tile:
         name, *numbers = text.split(":")
-        for table in (kernels.MIXING, kernels.DENSE, kernels.SPARSE):
+        for table in (kernels.NARROW, kernels.WIDE, kernels.DENSE, kernels.SPARSE):
             if name in table:
                 table[name] = Tile(*map(int, numbers))
     report = {
@@ -151,7 +152,7 @@ def run(bench: Bench) -> None:
     """Run part after part, graph by graph, and go on where one fails."""
     options = bench.options
     if "check" in options.parts:
-        attempt(bench, "check", None, lambda: check(bench.device))
+        attempt(bench, "check", None, lambda: check(bench.device, options.width))
     for name in ["tiny"] if options.tiny else options.graphs:
         case = tiny(bench.device) if options.tiny else read(name, bench.device)
         for part, function in FUNCTIONS.items():
@@ -218,24 +219,24 @@ def milliseconds(function: Callable[[], Any], least: float = 0.1) -> float:
     return 1e3 * (perf_counter() - begun) / repeats
 
 
-def check(device: torch.device) -> dict[str, Any]:
+def check(device: torch.device, width: int) -> dict[str, Any]:
     """Compare the kernels with plain PyTorch in float64; return relative errors of states and of all gradients."""
     types = (torch.float32, torch.bfloat16) if device.type == "cuda" else (torch.float32,)
     found = {}
     for dtype in types:
         for aggregate in ("pna", "sum"):
             for shared in (False, True):
-                errors = compare(device, dtype, aggregate, shared)
+                errors = compare(device, width, dtype, aggregate, shared)
                 limit = 1e-4 if dtype == torch.float32 else 0.2
                 name = f"{dtype}, {aggregate}, {'independent' if shared else 'dependent'}"
                 found[name] = {"errors": errors, "good": max(errors.values()) < limit}
     return found
 
 
-def compare(device: torch.device, dtype: torch.dtype, aggregate: str, shared: bool) -> dict[str, float]:
+def compare(device: torch.device, width: int, dtype: torch.dtype, aggregate: str, shared: bool) -> dict[str, float]:
     """Return relative errors on a random graph with hubs, entities without edges, and removed edges."""
     generator = torch.Generator().manual_seed(1)
-    n, n_relations, width, batch = (300, 5, 32, 7) if device.type == "cuda" else (20, 3, 16, 2)
+    n, n_relations, batch = (300, 5, 7) if device.type == "cuda" else (20, 3, 2)
     ids = [(torch.rand(8 * n, generator=generator) ** power * (n - 5)).long() for power in (1, 3)]
     triples = torch.stack([ids[0], torch.randint(n_relations, (8 * n,), generator=generator), ids[1]], dim=1)
     graph = Graph(triples, n, n_relations).to(device)
@@ -351,7 +352,7 @@ def tune(bench: Bench, case: Case) -> dict[str, Any]:
     calls, found = layer.calls(), dict[str, Any]()
     for name, tiles in TRIED.items():
         times: dict[Tile, float] = {}
-        used = kernels.MIXING if name in kernels.MIXING else kernels.tiles_of(layer.graph)
+        used = kernels.tiles_of(layer.graph) if name in kernels.DENSE else kernels.row_tiles_of(bench.options.width)
         before = used[name]
         for tile in tiles[:2] if bench.options.tiny else tiles:
             used[name] = tile
@@ -381,9 +382,10 @@ def measure_kernels(bench: Bench, case: Case) -> dict[str, Any]:
     rate = copy_rate(bench.device)
     layer = LayerCase.build(bench, case)
     sizes = layer.gigabytes()
+    tiles = kernels.row_tiles_of(bench.options.width) | kernels.tiles_of(layer.graph)
     rows: dict[str, Any] = {
         "copy_gigabytes_per_second": round(rate, 1),
-        "tiles": {k: tuple(t) for k, t in (kernels.MIXING | kernels.tiles_of(layer.graph)).items()},
+        "tiles": {k: tuple(t) for k, t in tiles.items()},
     }
     for name, call in layer.calls().items():
         taken, limit = milliseconds(call), 1e3 * sizes[name] / rate

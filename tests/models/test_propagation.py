@@ -101,6 +101,45 @@ def test_plain_propagation_equals_a_loop(aggregate, edge_vectors, monkeypatch):
 @pytest.mark.parametrize("segment", [128, 5], ids=["whole", "segments"])
 def test_kernels_equal_a_loop(aggregate, edge_vectors, segment, monkeypatch):
     needs_triton()
+    assert_kernels_same(aggregate, edge_vectors, segment, 16, monkeypatch)
+
+
+@pytest.mark.parametrize(("aggregate", "edge_vectors"), [KINDS[0], KINDS[3]])
+@pytest.mark.parametrize("width", [width for width in propagation.KERNEL_WIDTHS if width > 16])
+def test_kernels_of_other_widths_equal_a_loop(aggregate, edge_vectors, width, monkeypatch):
+    needs_triton()
+    assert_kernels_same(aggregate, edge_vectors, 5, width, monkeypatch)
+
+
+@pytest.mark.parametrize("unroll", [1, 2])
+def test_kernels_may_multiply_any_number_of_statistics_at_a_time(unroll, monkeypatch):
+    needs_triton()
+    from relens.models.fused import propagation_kernels as kernels
+
+    monkeypatch.setattr(
+        kernels, "NARROW", {name: tile._replace(unroll=unroll) for name, tile in kernels.NARROW.items()}
+    )
+    assert_kernels_same("pna", "independent", 128, 16, monkeypatch)
+
+
+def test_kernels_that_gather_twice_have_the_same_gradients(monkeypatch):
+    needs_triton()
+    from relens.models.fused import propagation_kernels as kernels
+
+    tracked, gather = [], kernels.gather
+
+    def watched(*arguments, first, track):
+        tracked.append(track)
+        return gather(*arguments, first=first, track=track)
+
+    monkeypatch.setattr(kernels, "gather", watched)
+    monkeypatch.setattr(propagation, "gathers_twice", lambda state, layers: True)
+    assert_kernels_same("pna", "dependent", 128, 16, monkeypatch)
+    assert tracked == [False, False, True, True]
+
+
+def assert_kernels_same(aggregate, edge_vectors, segment, width, monkeypatch):
+    """Compare the kernels with the loop, in segments of as many edges; float64 in the interpreter."""
     monkeypatch.setattr(propagation, "SEGMENT", segment)
 
     def fused(query, anchor, layers, graph):
@@ -109,7 +148,7 @@ def test_kernels_equal_a_loop(aggregate, edge_vectors, segment, monkeypatch):
         return propagation.fused(query, anchor, layers, graph, graph.without(None, query.dtype), dtype)
 
     tolerance = {"rtol": 1e-3, "atol": 1e-3} if DEVICE == "cuda" else None
-    assert_same(fused, aggregate, edge_vectors, odd_triples(), tolerance=tolerance)
+    assert_same(fused, aggregate, edge_vectors, odd_triples(), width, tolerance)
 
 
 @pytest.mark.parametrize("segment", [128, 5], ids=["whole", "segments"])
@@ -149,13 +188,14 @@ def test_kernels_with_bfloat16_find_the_winners(segment, monkeypatch):
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter does not multiply matrices of bfloat16")
 @pytest.mark.parametrize("aggregate", ["pna", "sum"])
-def test_kernels_with_bfloat16_come_near(aggregate):
+@pytest.mark.parametrize("width", propagation.KERNEL_WIDTHS)
+def test_kernels_with_bfloat16_come_near(aggregate, width):
     triples = odd_triples()
     graph = Graph(triples, N_ENTITIES, N_RELATIONS).to(DEVICE)
-    query, anchor = torch.randn(2, 16, device=DEVICE, requires_grad=True), torch.tensor([5, 8], device=DEVICE)
-    layers = random_layers(aggregate, "dependent", 2, 16)
+    query, anchor = torch.randn(2, width, device=DEVICE, requires_grad=True), torch.tensor([5, 8], device=DEVICE)
+    layers = random_layers(aggregate, "dependent", 2, width)
     inputs = [query, *(tensor for layer in layers for tensor in layer)]
-    weights = torch.randn(N_ENTITIES, 2, 16, device=DEVICE)
+    weights = torch.randn(N_ENTITIES, 2, width, device=DEVICE)
     removal = graph.without(None, query.dtype)
     wanted = propagation.plain(query, anchor, layers, graph, removal)
     found = propagation.fused(query, anchor, layers, graph, removal, torch.bfloat16)

@@ -25,14 +25,18 @@ Aggregate = Literal["pna", "sum"]
 SEGMENT = 128
 """In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
 SMALLEST_VARIANCE, SMALLEST_SCALE = 1e-6, 0.01
-KERNEL_WIDTHS = (16, 32)
-"""Numbers per state for which there are kernels: larger matrices do not fit into registers."""
+KERNEL_WIDTHS = (16, 32, 64)
+"""Numbers per state for which there are kernels: tensor cores need 16, and registers hold no more than 64."""
 MESSAGES = 1 << 22
 """Numbers in messages that plain PyTorch makes at a time: 16 MB, of which a cache holds a good part."""
 KEPT = 1 << 29
 """Numbers that plain PyTorch keeps for gradients before it rather computes them twice."""
 KEPT_PER_STATE = 24
 """About as many numbers does a layer keep for each of a state."""
+KEPT_SHARE = 0.4
+"""Share of a GPU's memory that the kernels may fill for gradients before they rather gather statistics twice."""
+KEPT_BY_KERNELS = {True: 7, False: 2}
+"""Numbers that a layer keeps in the kernels for each of a state: with four statistics and winners, or with the sum."""
 
 
 class Removal(NamedTuple):
@@ -346,6 +350,14 @@ def first_states(query: Tensor, anchor: Tensor, n_entities: int) -> Tensor:
     return state
 
 
+def gathers_twice(state: Tensor, layers: Sequence[LayerTensors]) -> bool:
+    """Say whether gradients gather the statistics again, as those of all layers would fill too much of the memory."""
+    if not state.is_cuda:
+        return False
+    kept = state.nbytes * sum(KEPT_BY_KERNELS[layer.pna] for layer in layers)
+    return kept > KEPT_SHARE * torch.cuda.get_device_properties(state.device).total_memory
+
+
 class _Propagation(torch.autograd.Function):
     """All layers in one, so that gradients of states stay float32 between them."""
 
@@ -358,18 +370,21 @@ class _Propagation(torch.autograd.Function):
         dtype: torch.dtype,
         kept: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[LayerTensors]]:
-        """Return the last states and the layers as the kernels read them; add to ``kept`` what gradients need."""
+        """Return the last states and the layers as the kernels read them; add to ``kept`` what gradients need.
+
+        That is ``Made`` of every layer, or its states alone where the rest is gathered twice.
+        """
         from relens.models.fused import propagation_kernels as kernels  # needs triton, which only CUDA machines have
 
         query = query.detach().to(dtype).contiguous()
         state, read = first_states(query, anchor, places[0].n_entities), []
+        twice = gathers_twice(state, layers)
         for index, layer in enumerate(layers):
             read.append(layer.to(dtype))
-            stats, winner = kernels.gather(
-                state, read[-1], (query, anchor), places, first=index == 0, track=kept is not None
-            )
+            track = kept is not None and not twice
+            stats, winner = kernels.gather(state, read[-1], (query, anchor), places, first=index == 0, track=track)
             if kept is not None:
-                kept += [state, stats, winner]
+                kept += [state] if twice else [state, stats, winner]
             state = kernels.mix(state, stats, read[-1], places[1])
         return state, read
 
@@ -382,7 +397,7 @@ class _Propagation(torch.autograd.Function):
         kept: list[Tensor] = []
         state, read = _Propagation.run(query, anchor, layers, (graph, removal), dtype, kept)
         ctx.save_for_backward(query, anchor, *kept, *(tensor for layer in read for tensor in layer))
-        ctx.places, ctx.n_layers = (graph, removal), len(layers)
+        ctx.places, ctx.n_layers, ctx.n_kept = (graph, removal), len(layers), len(kept)
         ctx.dtypes = [tensor.dtype for tensor in tensors]
         return state
 
@@ -391,16 +406,19 @@ class _Propagation(torch.autograd.Function):
         from relens.models.fused import propagation_kernels as kernels
 
         query, anchor, *saved = ctx.saved_tensors
-        kept, read = saved[: 3 * ctx.n_layers], saved[3 * ctx.n_layers :]
-        fields = len(LayerTensors._fields)
+        kept, read = saved[: ctx.n_kept], saved[ctx.n_kept :]
+        fields, per_layer = len(LayerTensors._fields), ctx.n_kept // ctx.n_layers
         place = anchor, torch.arange(len(query), device=query.device)
         gradient = gradients[0].contiguous()
-        rounded = query.to(kept[0].dtype)
+        rounded = query.to(kept[0].dtype).contiguous()
         of_query = torch.zeros_like(query, dtype=kernels.real_of(kept[0].dtype))
         of_tensors: list[Tensor] = []
         for index in reversed(range(ctx.n_layers)):
-            made: Made = tuple(kept[3 * index : 3 * index + 3])
             layer = LayerTensors(*read[fields * index : fields * (index + 1)])
+            state, *rest = kept[per_layer * index : per_layer * (index + 1)]
+            if not rest:
+                rest = kernels.gather(state, layer, (rounded, anchor), ctx.places, first=index == 0, track=True)
+            made: Made = (state, *rest)
             found = kernels.mix_gradients(*made[:2], layer, ctx.places[1], gradient)
             of_weight = kernels.weight_gradient(*made[:2], layer, ctx.places[1], found.mixed)
             of_edge = torch.zeros_like(layer.edge, dtype=of_weight.dtype)

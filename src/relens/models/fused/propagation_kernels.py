@@ -26,7 +26,7 @@ class Tile(NamedTuple):
 
     Attributes:
         size: columns (``gather``, ``combine``, ``spread``), or rows of d numbers (the others).
-        unroll: edges in flight at a time; 1 where there are none.
+        unroll: edges in flight at a time (``gather``, ``spread``), or statistics multiplied at a time (those of rows).
         warps: of 32 threads each. A thread reads 16 bytes at once where size is 256 · warps and states are bfloat16.
     """
 
@@ -35,13 +35,20 @@ class Tile(NamedTuple):
     warps: int
 
 
-MIXING = {"mix": Tile(128, 1, 8), "mix_gradients": Tile(128, 1, 4), "weight_gradient": Tile(64, 1, 8)}
+NARROW = {"mix": Tile(128, 4, 8), "mix_gradients": Tile(128, 4, 4), "weight_gradient": Tile(64, 4, 8)}
+WIDE = {"mix": Tile(64, 2, 4), "mix_gradients": Tile(64, 2, 4), "weight_gradient": Tile(64, 1, 8)}
+"""Tiles of the kernels that take rows, by name, for states of at most ``NARROW_WIDTH`` numbers and for wider ones.
+
+All four statistics of wide states, and their weights, do not fit into registers at once. No tile of WIDE spills any, as
+compiled for an H200, and two programs or three fit on a multiprocessor.
+"""
+NARROW_WIDTH = 32
 DENSE = {"gather": Tile(1024, 4, 4), "combine": Tile(512, 1, 2), "spread": Tile(512, 4, 2)}
 SPARSE = {"gather": Tile(1024, 2, 4), "combine": Tile(512, 1, 2), "spread": Tile(1024, 2, 8)}
-"""Tiles by kernel: of those that take rows, and of those that walk along edges, where entities have many or few.
+"""Tiles of the kernels that walk along edges, by name, where entities have many or few.
 
-They are the best of those that ``benchmarks/propagation`` tried on FB15k-237 (DENSE) and on WN18RR (SPARSE); on
-NELL-995, those of SPARSE take at most 2 % longer than its own best.
+They and those of NARROW are the best of those that ``benchmarks/propagation`` tried at a width of 32, on FB15k-237
+(DENSE) and on WN18RR (SPARSE); on NELL-995, those of SPARSE take at most 2 % longer than its own best.
 """
 MANY_EDGES = 12
 """In-edges of an entity, on average, from which a graph counts as dense: FB15k-237 has 37, the other two 4."""
@@ -52,12 +59,17 @@ def tiles_of(graph: "Graph") -> dict[str, Tile]:
     return DENSE if graph.n_edges >= MANY_EDGES * graph.n_entities else SPARSE
 
 
+def row_tiles_of(width: int) -> dict[str, Tile]:
+    """Return the tiles of the kernels that take rows of as many numbers."""
+    return NARROW if width <= NARROW_WIDTH else WIDE
+
+
 PROGRAMS = 264
 """Programs of ``weight_gradient``, two for each multiprocessor of an H200: each sums up on its own."""
 STAGES = 3
 """Tiles of ``weight_gradient`` on their way at a time."""
-SMALL_TILE = 16
-"""Rows for states wider than bfloat16, which are for tests: tensor cores do not multiply them."""
+SMALL_TILE = 16, 8
+"""Rows and warps for numbers wider than bfloat16, which are for tests: tensor cores do not multiply them."""
 
 TAG = tl.constexpr(0xFF)
 """The product of two bfloat16 leaves eight bits of a float32 empty: they hold the edge's place in its segment."""
@@ -276,42 +288,50 @@ def _spread_kernel(
 
 
 @triton.jit
+def _fields(row, batch, first, n_stats: tl.constexpr, unroll: tl.constexpr, width: tl.constexpr):
+    # Where the statistics of rows are, as many as are unrolled: (rows, unroll · width).
+    stat = tl.arange(0, unroll * width)
+    at = ((row // batch * n_stats + first)[:, None] + (stat // width)[None, :]) * batch + (row % batch)[:, None]
+    return at * width + (stat % width)[None, :]
+
+
+@triton.jit
 def _mixed(
     state, stats, scale, weight, bias, row, row_in, batch,
-    width: tl.constexpr, pna: tl.constexpr, real: tl.constexpr, precision: tl.constexpr,
+    width: tl.constexpr, pna: tl.constexpr, real: tl.constexpr, precision: tl.constexpr, unroll: tl.constexpr,
 ):  # fmt: skip
     # z = W₀·x + W₁·S + s·(W₂·S) + (1/s)·(W₃·S): scalers multiply rows of d numbers instead of 4d.
     n_stats: tl.constexpr = 4 if pna else 1
-    lane, stat = tl.arange(0, width), tl.arange(0, n_stats * width)
-    node, query = row // batch, row % batch
+    step: tl.constexpr = 4 * width * width
+    lane, stat = tl.arange(0, width), tl.arange(0, unroll * width)
     x = tl.load(state + row[:, None] * width + lane[None, :], mask=row_in[:, None], other=0.0)
-    at = ((node * n_stats)[:, None] + (stat // width)[None, :]) * batch + query[:, None]
-    s = tl.load(stats + at * width + (stat % width)[None, :], mask=row_in[:, None], other=0.0)
-    own = tl.load(weight + lane[:, None] * width + lane[None, :])
-    block = weight + width * width + stat[:, None] * width + lane[None, :]
-    z = tl.dot(x, own, input_precision=precision, out_dtype=real)
-    z = tl.dot(s, tl.load(block), z, input_precision=precision, out_dtype=real)
-    z += tl.load(bias + lane).to(real)[None, :]
-    ratio = tl.load(scale + node, mask=row_in, other=1.0).to(real)[:, None]
+    ratio = tl.load(scale + row // batch, mask=row_in, other=1.0).to(real)[:, None]
     inverse = 1 / tl.maximum(ratio, SMALLEST_SCALE)
-    if pna:
-        step: tl.constexpr = 4 * width * width
-        z += ratio * tl.dot(s, tl.load(block + step), input_precision=precision, out_dtype=real)
-        z += inverse * tl.dot(s, tl.load(block + 2 * step), input_precision=precision, out_dtype=real)
+    own = tl.load(weight + lane[:, None] * width + lane[None, :])
+    z = tl.dot(x, own, input_precision=precision, out_dtype=real)
+    for first in tl.static_range(0, n_stats, unroll):
+        s = tl.load(stats + _fields(row, batch, first, n_stats, unroll, width), mask=row_in[:, None], other=0.0)
+        block = weight + (1 + first) * width * width + stat[:, None] * width + lane[None, :]
+        z = tl.dot(s, tl.load(block), z, input_precision=precision, out_dtype=real)
+        if pna:
+            z += ratio * tl.dot(s, tl.load(block + step), input_precision=precision, out_dtype=real)
+            z += inverse * tl.dot(s, tl.load(block + 2 * step), input_precision=precision, out_dtype=real)
+    z += tl.load(bias + lane).to(real)[None, :]
     centred = z - (tl.sum(z, axis=1) / width)[:, None]
     spread = tl.rsqrt(tl.sum(centred * centred, axis=1) / width + EPSILON)[:, None]
-    return x, s, centred * spread, spread, ratio, inverse
+    return x, centred * spread, spread, ratio, inverse
 
 
 @triton.jit
 def _mix_kernel(
     state, stats, scale, weight, bias, gain, shift, out, n_rows, batch,
     width: tl.constexpr, pna: tl.constexpr, real: tl.constexpr, precision: tl.constexpr, tile: tl.constexpr,
+    unroll: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
     row_in = row < n_rows
-    x, _, normal, _, _, _ = _mixed(
-        state, stats, scale, weight, bias, row, row_in, batch, width, pna, real, precision
+    x, normal, _, _, _ = _mixed(
+        state, stats, scale, weight, bias, row, row_in, batch, width, pna, real, precision, unroll
     )  # fmt: skip
     lane = tl.arange(0, width)
     y = normal * tl.load(gain + lane).to(real)[None, :] + tl.load(shift + lane).to(real)[None, :]
@@ -323,14 +343,16 @@ def _mix_kernel(
 def _mix_gradient_kernel(
     state, stats, scale, weight, bias, gain, shift, gradient, of_state, of_stats, of_mixed, of_vectors, n_rows, batch,
     width: tl.constexpr, pna: tl.constexpr, real: tl.constexpr, precision: tl.constexpr, tile: tl.constexpr,
+    unroll: tl.constexpr,
 ):  # fmt: skip
     n_stats: tl.constexpr = 4 if pna else 1
-    lane, stat = tl.arange(0, width), tl.arange(0, n_stats * width)
+    step: tl.constexpr = 4 * width * width
+    lane, stat = tl.arange(0, width), tl.arange(0, unroll * width)
     storage = state.dtype.element_ty
     row = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
     row_in = row < n_rows
-    _, _, normal, spread, ratio, inverse = _mixed(
-        state, stats, scale, weight, bias, row, row_in, batch, width, pna, real, precision
+    _, normal, spread, ratio, inverse = _mixed(
+        state, stats, scale, weight, bias, row, row_in, batch, width, pna, real, precision, unroll
     )  # fmt: skip
     at = row[:, None] * width + lane[None, :]
     g = tl.load(gradient + at, mask=row_in[:, None], other=0.0).to(real)
@@ -348,38 +370,42 @@ def _mix_gradient_kernel(
     own = tl.load(weight + lane[None, :] * width + lane[:, None])  # transposed, as all weights here
     back = tl.dot(z, own, input_precision=precision, out_dtype=real)
     tl.store(of_state + at, g + back, mask=row_in[:, None])
-    block = weight + width * width + stat[None, :] * width + lane[:, None]
-    back = tl.dot(z, tl.load(block), input_precision=precision, out_dtype=real)
     if pna:
-        step: tl.constexpr = 4 * width * width
         scaled, divided = (of_z * ratio).to(storage), (of_z * inverse).to(storage)
-        back = tl.dot(scaled, tl.load(block + step), back, input_precision=precision, out_dtype=real)
-        back = tl.dot(divided, tl.load(block + 2 * step), back, input_precision=precision, out_dtype=real)
-    node, query = row // batch, row % batch
-    field = ((node * n_stats)[:, None] + (stat // width)[None, :]) * batch + query[:, None]
-    tl.store(of_stats + field * width + (stat % width)[None, :], back, mask=row_in[:, None])
+    for first in tl.static_range(0, n_stats, unroll):
+        block = weight + (1 + first) * width * width + stat[None, :] * width + lane[:, None]
+        back = tl.dot(z, tl.load(block), input_precision=precision, out_dtype=real)
+        if pna:
+            back = tl.dot(scaled, tl.load(block + step), back, input_precision=precision, out_dtype=real)
+            back = tl.dot(divided, tl.load(block + 2 * step), back, input_precision=precision, out_dtype=real)
+        tl.store(of_stats + _fields(row, batch, first, n_stats, unroll, width), back, mask=row_in[:, None])
 
 
 @triton.jit
 def _weight_gradient_kernel(
     state, stats, scale, of_mixed, of_weight, n_rows, batch,
     width: tl.constexpr, pna: tl.constexpr, real: tl.constexpr, precision: tl.constexpr, tile: tl.constexpr,
+    unroll: tl.constexpr,
 ):  # fmt: skip
+    # Programs next to each other take other statistics of the same rows, and the states of these in turns.
     n_stats: tl.constexpr = 4 if pna else 1
-    lane, stat = tl.arange(0, width), tl.arange(0, n_stats * width)
+    lane, stat = tl.arange(0, width), tl.arange(0, unroll * width)
     storage = state.dtype.element_ty
+    part, parts = tl.program_id(0), tl.num_programs(0)
+    first = part * unroll
     own = tl.zeros((width, width), real)
-    plain = tl.zeros((n_stats * width, width), real)
-    scaled = tl.zeros((n_stats * width, width), real)
-    divided = tl.zeros((n_stats * width, width), real)
-    for index in range(tl.program_id(0), tl.cdiv(n_rows, tile), tl.num_programs(0)):
+    plain = tl.zeros((unroll * width, width), real)
+    scaled = tl.zeros((unroll * width, width), real)
+    divided = tl.zeros((unroll * width, width), real)
+    for index in range(tl.program_id(1), tl.cdiv(n_rows, tile), tl.num_programs(1)):
         row = (index * tile + tl.arange(0, tile)).to(tl.int64)
         row_in = row < n_rows
         node, query = row // batch, row % batch
         at = row[:, None] * width + lane[None, :]
         z = tl.load(of_mixed + at, mask=row_in[:, None], other=0.0)
-        x = tl.load(state + row[None, :] * width + lane[:, None], mask=row_in[None, :], other=0.0)
-        field = ((node * n_stats)[None, :] + (stat // width)[:, None]) * batch + query[None, :]
+        turn = row_in & (index % parts == part)
+        x = tl.load(state + row[None, :] * width + lane[:, None], mask=turn[None, :], other=0.0)
+        field = ((node * n_stats + first)[None, :] + (stat // width)[:, None]) * batch + query[None, :]
         s = tl.load(stats + field * width + (stat % width)[:, None], mask=row_in[None, :], other=0.0)
         own = tl.dot(x, z, own, input_precision=precision, out_dtype=real)
         plain = tl.dot(s, z, plain, input_precision=precision, out_dtype=real)
@@ -390,7 +416,7 @@ def _weight_gradient_kernel(
             quotient = (z.to(real) / tl.maximum(ratio, SMALLEST_SCALE)).to(storage)
             divided = tl.dot(s, quotient, divided, input_precision=precision, out_dtype=real)
     tl.atomic_add(of_weight + lane[:, None] * width + lane[None, :], own, sem="relaxed")
-    block = of_weight + width * width + stat[:, None] * width + lane[None, :]
+    block = of_weight + (1 + first) * width * width + stat[:, None] * width + lane[None, :]
     tl.atomic_add(block, plain, sem="relaxed")
     if pna:
         step: tl.constexpr = 4 * width * width
@@ -508,10 +534,14 @@ def spread(
 
 
 def _row_options(state: Tensor, layer: "LayerTensors", kernel: str) -> dict[str, Any]:
-    """Return tile, precision and constants of a kernel whose programs take rows."""
-    tile = MIXING[kernel]
-    rows = tile.size if state.dtype == torch.bfloat16 else SMALL_TILE
-    return {"tile": rows, "num_warps": tile.warps, "precision": "ieee", **_constants(state, pna=layer.pna)}
+    """Return tile, precision and constants of a kernel whose programs take rows; sums are the only statistic."""
+    tile = row_tiles_of(state.shape[2])[kernel]
+    rows, warps = (tile.size, tile.warps) if state.dtype == torch.bfloat16 else SMALL_TILE
+    unroll = tile.unroll if layer.pna else 1
+    return {
+        "tile": rows, "unroll": unroll, "num_warps": warps, "precision": "ieee",
+        **_constants(state, pna=layer.pna),
+    }  # fmt: skip
 
 
 def mix(state: Tensor, stats: Tensor, layer: "LayerTensors", removal: "Removal") -> Tensor:
@@ -562,7 +592,8 @@ def weight_gradient(
     of_weight = torch.zeros_like(layer.weight, dtype=real_of(state.dtype))
     n_rows = state.shape[0] * state.shape[1]
     options = _row_options(state, layer, "weight_gradient")
-    _weight_gradient_kernel[(min(PROGRAMS, triton.cdiv(n_rows, options["tile"])),)](
+    parts = stats.shape[1] // options["unroll"]
+    _weight_gradient_kernel[parts, min(PROGRAMS // parts, triton.cdiv(n_rows, options["tile"]))](
         state, stats, removal.scale, of_mixed, of_weight, n_rows, state.shape[1], num_stages=STAGES, **options
     )
     return of_weight
