@@ -218,3 +218,12 @@ def test_gaps_of_models_that_abstain_are_the_mean_of_the_others():
     assert standing.model_ranks(3) == [1, None, 1]
     assert standing.model_ranks(0) == [2, 1, 2]
     assert standing.place(3) == Place(0, 0)
+
+
+def test_a_fraction_of_a_cost_decides_a_rank():
+    scores = np.array([[4, 3, 2, 1], [3, 4, 2, 1], [1, np.nan, 2, 1]], dtype=np.float32)
+    newcomers = Newcomers(np.array([False, True, False, False]), np.array([3, 2, 0]))
+    nobody = np.array([], dtype=np.int64)
+    standing = CandidateRanking(scores, nobody, np.array([3, 2, 1]), INPUTS["rank"], newcomers=newcomers)
+    # Doubled ranks (2, 4, 5) cost 19. The newcomer's (4, 2) cost 16 · 6 / 5 = 19.2, which is more.
+    assert (standing.place(0), standing.place(1)) == (Place(0, 0), Place(1, 0))

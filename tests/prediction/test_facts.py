@@ -13,7 +13,7 @@ import relens
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError
+from relens.errors import DatasetError, InputError, RelensError
 from relens.models import MODELS
 from relens.prediction import Ensemble
 from relens.prediction.facts import GivenFacts
@@ -207,6 +207,8 @@ def test_all_unknown_relations_are_named_and_a_missing_file_too(tmp_path):
         GivenFacts.read(file, graph())
     with pytest.raises(DatasetError, match=r"gone\.tsv does not exist"):
         GivenFacts.read(tmp_path / "gone.tsv", graph())
+    with pytest.raises(RelensError, match="cannot be read: Is a directory"):
+        GivenFacts.read(tmp_path, graph())
 
 
 @pytest.mark.parametrize("row", [("a", "likes"), "alikesb", ("a", "likes", 3), ("a", "likes", " ")])

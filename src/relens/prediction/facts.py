@@ -13,7 +13,7 @@ from relens.data.dataset import FIELDS, Dataset, Vocabulary
 from relens.data.known_answers import StatedAnswers
 from relens.data.queries import SPLITS
 from relens.data.tsv import read_lines, read_rows
-from relens.errors import DatasetError, InputError, counted, nearest
+from relens.errors import DatasetError, InputError, RelensError, counted, nearest
 from relens.prediction.names import Names
 
 if TYPE_CHECKING:
@@ -99,7 +99,10 @@ def _rows(facts: Facts) -> tuple[str, list[list[str]], list[str]]:
     """Return the name of the source, its rows of three labels, and how to call each row."""
     if isinstance(facts, Path | str):
         path = Path(facts)
-        rows = read_rows(path, FIELDS)
+        try:
+            rows = read_rows(path, FIELDS)
+        except OSError as error:
+            raise RelensError(f"{path} cannot be read: {error.strerror or error}") from error
         places = [f"{path}, line {number}" for number, line in enumerate(read_lines(path), start=1) if line]
         if rows and tuple(rows[0]) == FIELDS:  # a heading
             rows, places = rows[1:], places[1:]

@@ -200,7 +200,8 @@ function showPrediction(prediction, question) {
   const shown = { side: direction, anchor: name ?? anchor, relation };
   at("result-title").textContent = sentence(shown);
   const models = Object.keys(weights);
-  at("result-note").textContent = [counted(answers, candidates, question.known === "drop"), ...notes].join(" · ");
+  const remarks = notes.map((text) => element("span", { class: "remark", text: `Note: ${text}.` }));
+  at("result-note").replaceChildren(counted(answers, candidates, question.known === "drop"), ...remarks);
   at("answers").tHead.replaceChildren(head(models, weights));
   at("answers").tBodies[0].replaceChildren(
     ...answers.flatMap((answer) => row(answer, { question, models, weights, candidates })),
