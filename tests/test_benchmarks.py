@@ -383,3 +383,15 @@ def test_optima_compare_the_sweep_with_tpe_in_large_groups(folder: Path, search_
     assert row["groups"] > 0
     assert row["tpe_ahead"] <= row["groups"]
     assert row["mrr"]["sweep"] > row["mrr"]["tpe"] - 0.001
+
+
+def test_overfitting_compares_rules_on_queries_that_were_not_fitted_on(folder: Path, search_file: Path):
+    (store,) = folder.glob("cache/tiny-*")
+    found = json.loads(run("bench_overfitting.py", f"tiny={store}", "--fractions", "0.5,1", "--seeds", "2"))
+    assert [(row["fraction"], row["seed"]) for row in found["rows"]] == [(0.5, 0), (1.0, 0), (0.5, 1), (1.0, 1)]
+    for rule, values in found["summary"].items():
+        differences = [row["difference"][rule] for row in found["rows"]]
+        assert values == {"mean": pytest.approx(np.mean(differences)), "worst": min(differences)}
+    for row in found["rows"]:
+        assert float(row["choice"]["from 3"][1]) >= 3
+        assert row["difference"]["guarded"] in (0.0, row["difference"]["from 0"])

@@ -16,7 +16,7 @@ from relens.ensemble.inputs.base import Input
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.pairs import Pairs
 from relens.packs.thinning import ContestedViews
-from relens.progress import SILENT
+from relens.progress import SILENT, Advance
 from relens.seeding import generator
 
 KAPPAS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, math.inf)
@@ -94,11 +94,8 @@ def choose(context: SearchContext, inputs: Sequence[Input], kappas: Sequence[flo
     with context.progress.task("cross-validation", len(inputs) * n_folds) as advance:
         for input in inputs:
             tried = replace(context, input=input, progress=SILENT)
-            sums = np.zeros(len(kappas))
-            for held_out in range(n_folds):
-                sums += _held_out_sums(tried, fold == held_out, kappas)
-                advance(1)
-            scores[input.name] = dict(zip(kappas, (sums / context.packed.n_queries).tolist(), strict=True))
+            mrrs = cross_validate(tried, fold, kappas, advance).mean(axis=1)
+            scores[input.name] = dict(zip(kappas, mrrs.tolist(), strict=True))
     least = max(score for row in scores.values() for score in row.values()) - ROUNDING
     best = next(input for input in inputs if max(scores[input.name].values()) >= least)
     return Choice(best, max(kappa for kappa in kappas if scores[best.name][kappa] >= least), scores)
@@ -112,10 +109,25 @@ def folds(triple: npt.NDArray[np.int32], seed: int) -> npt.NDArray[np.int64]:
     return of_triple[index]
 
 
-def _held_out_sums(
+def cross_validate(
+    context: SearchContext, fold: npt.NDArray[np.int64], kappas: Sequence[float], advance: Advance = lambda _: None
+) -> npt.NDArray[np.float64]:
+    """Return the reciprocal rank of each query by a search on the other folds, for each strength, (κs, Q).
+
+    ``fold`` (Q,) is that of ``folds``; ``advance`` is told of each fold.
+    """
+    reciprocal = np.zeros((len(kappas), len(fold)))
+    for held_out in range(int(fold.max()) + 1):
+        test = fold == held_out
+        reciprocal[:, test] = _held_out(context, test, kappas)
+        advance(1)
+    return reciprocal
+
+
+def _held_out(
     context: SearchContext, held_out: npt.NDArray[np.bool_], kappas: Sequence[float]
 ) -> npt.NDArray[np.float64]:
-    """Search on the other queries; return the reciprocal sum of the held-out ones for each strength, (κs,)."""
+    """Search on the other queries; return the reciprocal ranks of the n held-out ones for each strength, (κs, n)."""
     group = context.group_of_query
     kept, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     searched, members = split_by_group(group, kept)
@@ -127,10 +139,10 @@ def _held_out_sums(
     own = np.array([result.weights for result in found]) if found else np.tile(common, (len(members), 1))
     shrinkage = Shrinkage.from_pairs(context.views, kept, context.input)
     n_groups = int(group.max()) + 1
-    sums = []
-    for kappa in kappas:
+    reciprocal = np.empty((len(kappas), len(test)))
+    for kappa, row in zip(kappas, reciprocal, strict=True):
         table = np.tile(common, (n_groups, 1))
         table[searched] = shrinkage.shrink(own, common, support, kappa)
         ranks = answer_ranks(context.packed, table, group, input=context.input, queries=test, jobs=context.jobs)
-        sums.append(np.sum(1.0 / ranks.realistic))
-    return np.array(sums)
+        row[:] = 1.0 / ranks.realistic
+    return reciprocal
