@@ -76,7 +76,7 @@ def judge(packed: PackedRanks, fraction: float, seed: int, jobs: int) -> dict[st
         "queries": fitted.n_queries,
         "simple": float(mrr[simple]),
         "difference": {rule: float(mrr[at] - mrr[simple]) for rule, at in choices.items()},
-        "choice": {rule: [int(at[0]), float(KAPPAS[at[1]])] for rule, at in choices.items()},
+        "choice": {rule: [int(at[0]), str(KAPPAS[at[1]])] for rule, at in choices.items()},
     }
 
 

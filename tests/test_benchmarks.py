@@ -16,14 +16,13 @@ from relens.comparison import Comparison
 from relens.ensemble.search import search as search_weights
 from relens.evaluation import evaluate
 from relens.runs import Run
-from tests.patience import HANG
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
 def run(program: str, *arguments: str | Path) -> str:
     command = [sys.executable, str(BENCHMARKS / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -223,7 +222,7 @@ def test_bounds_of_training_steps_add_up(training: dict[str, Any]) -> None:
     assert models["rotate"]["bound"]["phases"]["forward"]["roots"] == 512 * 129 * 32
 
 
-def test_failures_in_a_training_benchmark_are_recorded(folder: Path) -> None:
+def test_what_fails_in_a_training_benchmark_is_recorded(folder: Path) -> None:
     """A batch larger than the training split: PyKEEN has none, batches of relens span epochs."""
     pytest.importorskip("pykeen", reason="PyKEEN is not installed")
     found = run_training(folder / "failed.json", "--part", "training", "--model", "transe", "--batch", "8192")
@@ -311,7 +310,7 @@ def test_models_are_judged_by_both_protocols(tmp_path: Path) -> None:
     script = BENCHMARKS / "reproduction/leaderboard.sh"
     environment = {**os.environ, "RELENS": f"{sys.executable} -m relens", "PYTHON": sys.executable, "DEVICE": "cpu"}
     command = ["bash", script, tmp_path / "run", tmp_path / "results", config]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr + (tmp_path / "results/run.log").read_text()
     full, sampled = (json.loads((tmp_path / f"results/{name}.json").read_text()) for name in ("full", "sampled"))
     assert [record["provenance"]["candidates"] for record in (full, sampled)] == ["all", "sampled"]
@@ -320,7 +319,7 @@ def test_models_are_judged_by_both_protocols(tmp_path: Path) -> None:
         assert sampled["models"][name]["test"]["mrr"] >= full["models"][name]["test"]["mrr"]
 
 
-def test_searches_resume_where_they_stopped(folder: Path, ring: Path) -> None:
+def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
     pytest.importorskip("optuna", reason="needs Optuna: pip install 'relens[tpe]'")
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
     command = ("paper_searches.py", ring, "--output", folder / "s.json", "--trials", "2", "--basic-trials", "2")
@@ -394,5 +393,5 @@ def test_overfitting_compares_rules_on_queries_that_were_not_fitted_on(folder: P
         differences = [row["difference"][rule] for row in found["rows"]]
         assert values == {"mean": pytest.approx(np.mean(differences)), "worst": min(differences)}
     for row in found["rows"]:
-        assert row["choice"]["from 3"][1] >= 3
+        assert float(row["choice"]["from 3"][1]) >= 3
         assert row["difference"]["guarded"] in (0.0, row["difference"]["from 0"])
