@@ -86,8 +86,8 @@ def choose(context: SearchContext, inputs: Sequence[Input], kappas: Sequence[flo
     the largest κ are taken.
 
     The usual stronger rule, the largest κ within one standard error of the best, was tried and is not used: with 6 to
-    400 validation triples it was no better than this within noise, and with more it lost up to .0008 of test MRR. So was
-    a guard that uses the global weights unless the gain of the groups exceeds its standard error: it loses on average.
+    400 validation triples it was no better than this within noise, and with more it lost up to .0008 of test MRR. A
+    guard that uses the global weights unless the gain of the groups exceeds its standard error loses on average, too.
     """
     if len(inputs) * len(kappas) == 1:
         return Choice(inputs[0], kappas[0], {})

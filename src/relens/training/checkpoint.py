@@ -15,6 +15,7 @@ from torch import Tensor
 from relens.errors import InputError
 from relens.files import whole_folder
 from relens.records import CHECKPOINT
+from relens.training.settings import DEFAULTS
 
 TENSORS, RECORD = "tensors.safetensors", "state.json"
 NAME = re.compile(r"step-(\d{9})")
@@ -89,6 +90,8 @@ def _name(step: int) -> str:
 
 def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
     """Raise an error that names the differences if a checkpoint belongs to another run."""
+    # A setting that is younger than the checkpoint had what is now its default.
+    found = {**{key: DEFAULTS[key] for key in expected if key in DEFAULTS}, **found}
     differing = [
         f"{key} {found.get(key)!r} instead of {expected.get(key)!r}"
         for key in sorted(found.keys() | expected.keys())

@@ -212,7 +212,13 @@ KINDS: dict[str, type] = {
     for entry in fields(TrainSettings)
     if type(entry.default) in (bool, int, float, tuple)
 } | {"stop_after": int, "clip": float}
-OPTIONAL = tuple(entry.name for entry in fields(TrainSettings) if entry.default is None)
+DEFAULTS = {
+    entry.name: list(entry.default) if isinstance(entry.default, tuple) else entry.default
+    for entry in fields(TrainSettings)
+    if entry.name not in ("model", "options")
+}
+"""The default of each setting, as a record has it."""
+OPTIONAL = tuple(name for name, value in DEFAULTS.items() if value is None)
 """Settings that may be None."""
 
 
