@@ -35,7 +35,7 @@ class Running:
     def lose_second(self) -> None:
         """Kill the second node with everything it runs."""
         os.killpg(self.second.pid, signal.SIGKILL)
-        self.second.wait(STOP_SECONDS)
+        self.second.wait(HANG)
 
 
 @contextmanager
@@ -88,8 +88,13 @@ def _start_ray(spawn, folder: Path, second_imports: Path | None) -> tuple[str, s
     second = spawn("ray", "start", f"--address={address}", *common, imports=second_imports)
     script = (
         "import ray, sys, time\n"
-        f"ray.init(address={address!r}, logging_level=40, log_to_driver=False)\n"
         f"end = time.monotonic() + {HANG}\n"
+        "while not ray.is_initialized():\n"
+        "    try:\n"
+        f"        ray.init(address={address!r}, logging_level=40, log_to_driver=False)\n"
+        "    except ConnectionError:\n"  # the head node listens before it is a node of the cluster
+        "        if time.monotonic() > end: raise\n"
+        "        time.sleep(0.2)\n"
         "while ray.cluster_resources().get('CPU', 0) < 2 and time.monotonic() < end: time.sleep(0.2)\n"
         "sys.exit(ray.cluster_resources().get('CPU', 0) < 2)\n"
     )
@@ -129,3 +134,4 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             process.wait(STOP_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    process.wait(HANG)  # a process that is not waited for causes a warning in some later test
