@@ -10,8 +10,16 @@ import click
 from relens import api
 from relens.cli.compare import present
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import PRESET_HELP, devices_option, jobs_option, json_option, models_option, run_argument
+from relens.cli.options import (
+    PRESET_HELP,
+    devices_option,
+    jobs_option,
+    json_option,
+    option_decorator,
+    run_argument,
+)
 from relens.errors import counted
+from relens.importers.importer import MODELS
 from relens.pipeline.plan import Plan, read_plan
 
 if TYPE_CHECKING:
@@ -20,7 +28,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="[DATASET]", required=False)
-@models_option
+@option_decorator(
+    "models", replace(MODELS, help="Train these models, in this order.", unset="the members of the preset")
+)
 @click.option("--preset", help=f"{PRESET_HELP}  [default: demo on a CPU, best on a GPU]")
 @click.option(
     "--set", "changes", multiple=True, metavar="[MODEL.]KEY=VALUE",
