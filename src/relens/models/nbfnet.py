@@ -1,4 +1,4 @@
-"""NBFNet (Zhu et al., 2021): an entity is scored by what reaches it from the anchor; there is no entity table."""
+"""NBFNet (Zhu et al., 2021): messages along the edges, from the anchor to every entity; there is no entity table."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,7 +36,7 @@ class Layer(nn.Module):
         self.edge_of_query = nn.Linear(width, 2 * n_relations * width) if dependent else None
 
     def tensors(self, query: Tensor, drop: Drop) -> LayerTensors:
-        """Return what the layer computes with for queries with vectors (B, d); ``drop`` applies to edge vectors."""
+        """Return the layer's tensors for queries with vectors (B, d); ``drop`` applies to edge vectors."""
         if self.edge_of_query is None:
             assert self.edge is not None
             edge: Tensor = self.edge
@@ -49,7 +49,7 @@ class Layer(nn.Module):
 
 
 class Reached(NamedTuple):
-    """What travelled to all entities, for B queries.
+    """The states of all entities, for B queries.
 
     Attributes:
         states: of every entity after the last layer, (N, B, d); bfloat16 where the kernels ran.
@@ -109,7 +109,7 @@ class NBFNet(KGEModel):
         return self.reach(anchor, relation, drop=drop)
 
     def reach(self, anchor: Tensor, relation: Tensor, removed: Tensor | None = None, drop: Drop = keep_all) -> Reached:
-        """Propagate B queries along the edges that ``removed`` (E,) is zero for; see ``Graph`` for their order."""
+        """Propagate B queries along the edges where ``removed`` (E,) is zero; see ``Graph`` for their order."""
         query = self.query[relation]
         layers = [layer.tensors(query, drop) for layer in self.layers if isinstance(layer, Layer)]
         states = propagate(query, anchor, layers, self.graph, self.graph.without(removed, query.dtype))
@@ -186,11 +186,11 @@ class NBFNet(KGEModel):
 
 
 class Targets(NamedTuple):
-    """What B training queries ask for in one step.
+    """The targets of B training queries in one step.
 
     Attributes:
         answer: known answers of each query, padded, (B, K).
-        target: which of them it is to find, (B, K).
+        target: which of them the query should find, (B, K).
         other: which of them are neither right nor wrong in this step, (B, K).
         removed: edges that are hidden in this step, (E,) bool.
     """
@@ -242,5 +242,5 @@ def cross_entropy(scores: Tensor, targets: Targets) -> Tensor:
 
 
 NBFNET = ModelEntry(
-    "nbfnet", NBFNet, "an entity is scored by what reaches it along the edges (Zhu et al., 2021)", order=12
+    "nbfnet", NBFNet, "scores an entity by the messages that reach it along the edges (Zhu et al., 2021)", order=12
 )

@@ -1,4 +1,4 @@
-"""Propagation along the edges of a graph: what reaches every entity from a query's anchor, layer by layer.
+"""Propagation along the edges of a graph, from a query's anchor to every entity, layer by layer.
 
 A state is a row of d numbers per entity and query. In a layer every entity collects messages along its in-edges, each
 the sender's state times the vector of the edge's relation, adds the boundary (the query's vector where it is the
@@ -23,28 +23,28 @@ Aggregate = Literal["pna", "sum"]
 """Statistics of an entity's messages: mean, maximum, minimum and deviation, scaled by degree; or their sum."""
 
 SEGMENT = 128
-"""In-edges that one program of a kernel takes at the most, so that no hub keeps the others waiting."""
+"""Most in-edges that one program of a kernel takes, so that the others do not wait for a hub."""
 SMALLEST_VARIANCE, SMALLEST_SCALE = 1e-6, 0.01
 KERNEL_WIDTHS = (16, 32, 64)
 """Numbers per state for which there are kernels: tensor cores need 16, and registers hold no more than 64."""
 MESSAGES = 1 << 22
-"""Numbers in messages that plain PyTorch makes at a time: 16 MB, of which a cache holds a good part."""
+"""Numbers in the messages that plain PyTorch makes at a time: 16 MB, which partly fit into a cache."""
 KEPT = 1 << 29
-"""Numbers that plain PyTorch keeps for gradients before it rather computes them twice."""
+"""Most numbers that plain PyTorch keeps for gradients; beyond that, it computes them twice."""
 KEPT_PER_STATE = 24
-"""About as many numbers does a layer keep for each of a state."""
+"""Numbers that a layer keeps for each number of a state, about."""
 KEPT_SHARE = 0.4
-"""Share of a GPU's memory that the kernels may fill for gradients before they rather gather statistics twice."""
+"""Largest share of a GPU's memory that the kernels keep for gradients; beyond that, they gather statistics twice."""
 KEPT_BY_KERNELS = {True: 7, False: 2}
-"""Numbers that a layer keeps in the kernels for each of a state: with four statistics and winners, or with the sum."""
+"""Numbers that the kernels keep per layer for each number of a state: with ``pna`` (True), or with sums."""
 
 
 class Removal(NamedTuple):
-    """Which edges of a graph are there, and what follows from it.
+    """The edges of a graph that are kept, with the sizes that follow from them.
 
     Attributes:
-        keep: 1 for edges that are there, else 0, (E,) bytes.
-        elements: how many every entity's multiset has, its in-edges and the boundary, (N,).
+        keep: 1 for edges that are kept, else 0, (E,) bytes.
+        elements: the number of elements that each entity collects: its in-edges and the boundary, (N,).
         scale: logarithms of these numbers, divided by their mean over all entities, (N,).
     """
 
@@ -143,7 +143,7 @@ class Graph(nn.Module):
         return graph
 
     def answers(self, anchor: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the edges that tell the known answers of B queries, and which of them count: (B, K).
+        """Return the edges to the known answers of B queries, padded, and which of them are valid: (B, K).
 
         Answers are the sources of edges with the inverse relation into the anchor, which follow each other. K is the
         longest list.
@@ -156,7 +156,7 @@ class Graph(nn.Module):
         return place.where(counts, 0), counts
 
     def without(self, removed: Tensor | None, dtype: torch.dtype) -> Removal:
-        """Return the graph less the edges that ``removed`` (E,) is not zero for; counts and scales have the dtype."""
+        """Return the graph without the edges where ``removed`` (E,) is not zero; counts and scales have the dtype."""
         keep = torch.ones_like(self.source, dtype=torch.uint8) if removed is None else (removed == 0).to(torch.uint8)
         count = torch.ones(self.n_entities, dtype=dtype, device=keep.device)
         count = count.index_add(0, self.destination, keep.to(dtype))
@@ -230,7 +230,7 @@ def plain(query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: 
 def _plain_layers(
     query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], graph: Graph, removal: Removal, edges: Tensor
 ) -> Tensor:
-    """Propagate some queries along the ``edges`` that are there; see ``plain``."""
+    """Propagate some queries along the kept ``edges``; see ``plain``."""
     place = anchor, torch.arange(len(query), device=query.device)
     boundary = query.new_zeros(graph.n_entities, *query.shape).index_put(place, query)
     ends = [ids[edges] for ids in (graph.source, graph.relation, graph.destination)]
@@ -313,7 +313,7 @@ def _first_of(messages: Tensor, best: Tensor, index: Tensor) -> Tensor:
 
 
 def _mix(state: Tensor, collected: Tensor, layer: LayerTensors, scale: Tensor) -> Tensor:
-    """Return the new states (N, B, d) from states and what was collected, (N, B, 4d) or (N, B, d)."""
+    """Return the new states (N, B, d) from the states and the collected statistics, (N, B, 4d), or sums, (N, B, d)."""
     width = state.shape[2]
     own, blocks = layer.weight[:width], layer.weight[width:].reshape(-1, collected.shape[2], width)
     mixed = state @ own + layer.bias
@@ -351,7 +351,7 @@ def first_states(query: Tensor, anchor: Tensor, n_entities: int) -> Tensor:
 
 
 def gathers_twice(state: Tensor, layers: Sequence[LayerTensors]) -> bool:
-    """Say whether gradients gather the statistics again, as those of all layers would fill too much of the memory."""
+    """Say whether the backward pass gathers the statistics again, because keeping all of them takes too much memory."""
     if not state.is_cuda:
         return False
     kept = state.nbytes * sum(KEPT_BY_KERNELS[layer.pna] for layer in layers)
