@@ -49,6 +49,12 @@ def test_the_members_are_the_papers_models_unless_a_preset_names_others() -> Non
     }  # fmt: skip
 
 
+def test_a_data_set_may_have_members_of_its_own() -> None:
+    strong = read_preset("strong")
+    assert strong.members_for("WN18RR") == strong.members["wn18rr"] != strong.members[DEFAULT]
+    assert strong.members_for("my_graph") == strong.members[DEFAULT]
+
+
 def test_a_preset_that_extends_another_changes_its_settings() -> None:
     best, strong = (resolve_settings("wn18rr", "nbfnet", preset) for preset in ("best", "strong"))
     assert strong == best
