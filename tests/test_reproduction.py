@@ -1,11 +1,14 @@
-"""The figures of docs/reproduction.md and docs/ogb.md follow from the committed ranks."""
+"""The figures of docs/reproduction.md, docs/strong.md and docs/ogb.md follow from the committed ranks."""
 
 import pytest
 
-from benchmarks.reproduction.evidence import EVERY, PROTOCOLS, Evidence, Leaderboard, Ranks
+from benchmarks.reproduction.evidence import EVERY, PROTOCOLS, STRONG, Evidence, Leaderboard, Ranks, Strong
 from relens.metrics.hits import hits
 from relens.metrics.mean_rank import mean_rank
 from relens.metrics.mrr import mrr
+from relens.presets import read_preset
+from relens.training.presets import resolve_settings
+from relens.training.settings import TrainSettings
 
 
 @pytest.mark.parametrize("evidence", EVERY, ids=lambda evidence: evidence.dataset)
@@ -19,6 +22,23 @@ def test_the_reported_metrics_of_the_leaderboard_are_those_of_the_ranks(protocol
     evidence = Leaderboard(protocol)
     check(evidence.ranks, {**evidence.record["models"], **evidence.record["methods"]})
     assert evidence.record["provenance"]["candidates"] == {"full": "all", "sampled": "sampled"}[protocol]
+
+
+STRONG_RUNS = [(strong, seed) for strong in STRONG for seed in strong.seeds]
+
+
+@pytest.mark.parametrize(("strong", "seed"), STRONG_RUNS, ids=lambda value: getattr(value, "dataset", value))
+def test_the_reported_metrics_of_strong_ensembles_are_those_of_the_ranks(strong: Strong, seed: int) -> None:
+    record = strong.record(seed)
+    check(strong.ranks(seed), {**record["models"], **record["methods"]})
+    assert tuple(record["models"]) == read_preset("strong").members_for(strong.dataset)
+    assert {model["settings"]["seed"] for model in record["models"].values()} == {seed}
+    settings = [TrainSettings.from_dict(model["settings"]) for model in record["models"].values()]
+    preset = [
+        resolve_settings(strong.dataset, model.model, "strong", [f"seed={seed}"], member=name)
+        for name, model in zip(record["models"], settings, strict=True)
+    ]
+    assert settings == preset
 
 
 def check(ranks: Ranks, reported: dict[str, dict[str, dict[str, float]]]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import performance, propagation
+from . import performance, propagation, strong
 from .figures import FIGURES
 from .paper import (
     claims,
@@ -41,6 +41,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "curves": ogb_curves,
     **performance.TABLES,
     **propagation.TABLES,
+    **strong.TABLES,
     "pykeen": pykeen,
     "limits": limits,
 }

@@ -12,9 +12,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: Litera
     return Table("", columns, tuple(Row(tuple(row)) for row in rows), {}).to_markdown(bare=True)
 
 
-def figure(value: float) -> str:
+def figure(value: float, digits: int = 4) -> str:
     """Return an MRR, Hit@k or p with four digits and no zero before the point, as in papers."""
-    return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
 
 
 def signed(value: float) -> str:

@@ -102,7 +102,7 @@ def training(dataset: str) -> str:
         rows.append(
             [
                 SIX.get(name) or f"{SIX[kind]}, `{name}`, seed {seed}",
-                *_training(model),
+                *trained(model),
                 figure(theirs),
                 signed(ours - theirs),
             ]
@@ -178,7 +178,7 @@ def leaderboard_training() -> str:
     """Return how those models were trained."""
     header = ["", "seconds", "steps", "best step", "validation MRR", "test MRR"]
     models = Leaderboard("full").record["models"]
-    return table(header, [[title, *_training(models[name])] for name, title in LEADERBOARD.items()])
+    return table(header, [[title, *trained(models[name])] for name, title in LEADERBOARD.items()])
 
 
 def best_single(evidence: Evidence) -> tuple[str, str]:
@@ -197,7 +197,7 @@ def by_dataset(corner: str, rows: Sequence[Row], *, align: Literal["left", "righ
     )
 
 
-def _training(model: dict[str, Any]) -> list[str]:
+def trained(model: dict[str, Any]) -> list[str]:
     """Return the seconds and steps of a model, and its MRRs."""
     steps = [f"{model[key]:,}" for key in ("step", "best_step")]
     return [f"{model['seconds']:.0f}", *steps, figure(model["best_mrr"]), figure(model["test"]["mrr"])]

@@ -1,4 +1,4 @@
-"""The records of the runs in docs/reproduction.md and docs/ogb.md, and the figures of the paper."""
+"""The records of the runs in docs/reproduction.md, docs/strong.md and docs/ogb.md, and the figures of the paper."""
 
 import json
 from dataclasses import dataclass
@@ -142,5 +142,45 @@ class Leaderboard:
         return Ranks.read(RESULTS.parent / f"leaderboard/{self.protocol}.npz")
 
 
+@dataclass(frozen=True)
+class Strong:
+    """The results of ``strong.sh`` on one data set: a file of records and one of ranks for each seed."""
+
+    dataset: str
+
+    @property
+    def title(self) -> str:
+        """The name of the data set in texts."""
+        return DATASETS[self.dataset]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that were run, ascending; empty before the first run."""
+        return tuple(sorted(int(path.stem.removeprefix("seed-")) for path in self._folder.glob("seed-*.json")))
+
+    def record(self, seed: int) -> dict[str, Any]:
+        """Return the training of the members, and the metrics of members and ensembles."""
+        return load(f"strong/{self.dataset}/seed-{seed}")
+
+    def ranks(self, seed: int) -> "Ranks":
+        """Return the test ranks of members and ensembles."""
+        return Ranks.read(self._folder / f"seed-{seed}.npz")
+
+    def mrrs(self, method: str) -> list[float]:
+        """Return the test MRR of an ensemble for each seed."""
+        return [self.record(seed)["methods"][method]["test"]["mrr"] for seed in self.seeds]
+
+    def best_single(self) -> list[float]:
+        """Return for each seed the test MRR of the member that is best on validation."""
+        members = [self.record(seed)["models"].values() for seed in self.seeds]
+        return [max(found, key=lambda member: member["best_mrr"])["test"]["mrr"] for found in members]
+
+    @property
+    def _folder(self) -> Path:
+        return ROOT / "docs/results/strong" / self.dataset
+
+
 EVERY = tuple(Evidence(name) for name in DATASETS)
 """All data sets, in the order of the paper."""
+STRONG = tuple(Strong(name) for name in DATASETS)
+"""The strong ensembles, in the same order."""
