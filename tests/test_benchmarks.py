@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from relens.comparison import Comparison
+from relens.data.queries import EVALUATED
 from relens.ensemble.search import search as search_weights
 from relens.evaluation import evaluate
+from relens.packs.reduced import write_reduced
+from relens.packs.store import load_pack
 from relens.runs import Run
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -395,3 +398,47 @@ def test_overfitting_compares_rules_on_queries_that_were_not_fitted_on(folder: P
     for row in found["rows"]:
         assert float(row["choice"]["from 3"][1]) >= 3
         assert row["difference"]["guarded"] in (0.0, row["difference"]["from 0"])
+
+
+def test_members_are_left_out_one_at_a_time(folder: Path, search_file: Path):
+    (store,) = folder.glob("cache/tiny-*")
+    found = json.loads(run("bench_members.py", store))
+    packed = load_pack(store)
+    assert tuple(found["without"]) == packed.models
+    scores = search_weights(packed, method="simple").settings["cross_validation"]
+    assert found["all"]["simple"] == max(score for row in scores.values() for score in row.values())
+    assert found["all"]["simple"] > min(values["simple"] for values in found["without"].values())
+
+
+def test_gates_are_compared_with_weights_per_group(folder: Path, ring: Path):
+    kept = folder / "kept"
+    kept.mkdir()
+    write_reduced({split: Run.open(ring).ranks(split) for split in EVALUATED}, kept / "reduced.npz")
+    graph = folder / "ring"
+    run("confidence.py", ring, "--dataset", graph, "--device", "cpu", "--output", kept / "confidence.npz")
+    with np.load(kept / "confidence.npz", allow_pickle=False) as file:
+        entropy, margin, lead = np.moveaxis(file["valid.numbers"], -1, 0)
+        assert (entropy > 0).all()
+        assert (lead >= margin * 0.5).all()  # the mean is no higher than the best two
+        assert (margin >= 0).all()
+    found = json.loads(run("bench_gates.py", f"{graph}={kept}"))
+    assert len(found["rows"]) == 12
+    assert len({row["plain"] for row in found["rows"]}) == 1
+    assert all(0 < row["mrr"] <= 1 for row in found["rows"])
+
+
+def test_queries_of_a_group_are_cut_at_its_own_quantiles(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    cut = import_module("bench_gates").cut
+    group, values = np.array([0, 1, 0, 1, 1, 0]), np.array([9, 1, 7, 3, 2, 8])
+    assert cut(values, group, 2).tolist() == [1, 2, 0, 3, 2, 0]
+
+
+def test_features_see_the_competitors_alone(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    scores = torch.tensor([[1.0, 5.0, 2.0], [0.0, 0.0, 0.0]])
+    (first, second) = import_module("confidence").features(scores, torch.tensor([0]), torch.tensor([1])).tolist()
+    probability = np.array([1, np.e]) / (1 + np.e)
+    assert first == pytest.approx([-(probability * np.log(probability)).sum(), 1, 0.5, 2])
+    assert second[:3] == pytest.approx([np.log(3), 0, 0])
