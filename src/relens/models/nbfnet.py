@@ -1,19 +1,21 @@
 """NBFNet (Zhu et al., 2021): messages along the edges, from the anchor to every entity; there is no entity table."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from relens.errors import InputError
 from relens.models.base import Drop, KGEModel, Objective, TrainingExamples, keep_all
+from relens.models.edge_gradients import Trace, Walks
 from relens.models.entry import ModelEntry
 from relens.models.options import Probability, Range, Size
-from relens.models.paths import EdgeFactors, Path, best_paths
-from relens.models.propagation import Aggregate, Graph, LayerTensors, plain, propagate
+from relens.models.paths import Path, best_paths
+from relens.models.propagation import Aggregate, Graph, LayerTensors, propagate
 
 EdgeVectors = Literal["dependent", "independent"]
 """Whether the vectors of edges are made from the query's relation, or are the same for all queries."""
@@ -129,19 +131,24 @@ class NBFNet(KGEModel):
         return scores.T
 
     def explain(self, anchor: int, relation: int, answer: int, limit: int) -> list[Path]:
-        """Search paths by the gradient of the score, in plain PyTorch; see ``relens.models.paths``."""
-        start, asked = (torch.tensor([number], device=self.device) for number in (anchor, relation))
-        query = self.query[asked].detach()
-        tensors = [layer.tensors(query, keep_all) for layer in self.layers if isinstance(layer, Layer)]
-        layers = [LayerTensors(*(tensor.detach() for tensor in layer)) for layer in tensors]
-        factors = EdgeFactors(self.graph, anchor, answer, layers)
-        everything = self.graph.without(None, query.dtype)
+        """Search paths by the gradient of the score; see ``relens.models.paths``."""
+        return best_paths(*self.edge_gradients(anchor, relation, answer), limit)
 
-        def score(layers: Sequence[LayerTensors]) -> Tensor:
-            states = plain(query, start, layers, factors.graph, everything)
-            return self.score(Reached(states, query), torch.tensor([[answer]], device=self.device)).squeeze()
+    def edge_gradients(self, anchor: int, relation: int, answer: int) -> tuple[Walks, npt.NDArray[np.float64]]:
+        """Return the edges on walks to an answer, and the gradients of its score by their factors, (L, m).
 
-        return best_paths(factors, factors.gradients(score), anchor, limit)
+        Everything but the score itself is computed on the CPU; see ``relens.models.edge_gradients``.
+        """
+        query = self.query[[relation]].detach()
+        layers = [layer.tensors(query, keep_all) for layer in self.layers if isinstance(layer, Layer)]
+        trace = Trace(query, anchor, layers, self.graph)
+        with torch.enable_grad():
+            state = trace.states[-1][answer].to(self.device).requires_grad_()
+            only = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
+            score = self.score(Reached(state.view(1, 1, -1), query), only).squeeze()
+            (of_answer,) = torch.autograd.grad(score, state)
+        walks = Walks(self.graph, anchor, answer, len(layers))
+        return walks, trace.gradients(of_answer.cpu(), walks)
 
     def read(self, triples: Tensor, n_entities: int) -> None:
         """Propagate along other triples from now on; no parameter belongs to an entity."""

@@ -7,7 +7,6 @@ anchor, zeros elsewhere), and mixes statistics of that multiset with its own sta
 """
 
 from collections.abc import Sequence
-from copy import copy
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -136,12 +135,6 @@ class Graph(nn.Module):
         """Edges in both directions."""
         return len(self.source)
 
-    def relabelled(self, relation: Tensor) -> "Graph":
-        """Return the same edges with other relation ids, (E,), for instance one for each edge."""
-        graph = copy(self)
-        graph._buffers = self._buffers | {"relation": relation}
-        return graph
-
     def answers(self, anchor: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges to the known answers of B queries, padded, and which of them are valid: (B, K).
 
@@ -241,7 +234,7 @@ def _plain_layers(
         elements = removal.elements if layer.pna else None
         fields = _Collection.apply(*rows, ends, elements)  # type: ignore[no-untyped-call]
         collected = torch.cat([field.view_as(state) for field in fields], dim=2)
-        state = _mix(state, collected, layer, removal.scale)
+        state = mix(state, collected, layer, removal.scale)
     return state
 
 
@@ -312,7 +305,7 @@ def _first_of(messages: Tensor, best: Tensor, index: Tensor) -> Tensor:
     return torch.full_like(best, torch.inf, dtype=dtype).scatter_reduce(0, index, offered, "amin")
 
 
-def _mix(state: Tensor, collected: Tensor, layer: LayerTensors, scale: Tensor) -> Tensor:
+def mix(state: Tensor, collected: Tensor, layer: LayerTensors, scale: Tensor) -> Tensor:
     """Return the new states (N, B, d) from the states and the collected statistics, (N, B, 4d), or sums, (N, B, d)."""
     width = state.shape[2]
     own, blocks = layer.weight[:width], layer.weight[width:].reshape(-1, collected.shape[2], width)
