@@ -1,7 +1,6 @@
 """Files appear whole or not at all, whatever interrupts the writing; arrays never come from pickles."""
 
 import errno
-import json
 import os
 import signal
 import stat
@@ -179,7 +178,7 @@ from relens.files import whole_folder, write_json
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 target = Path(sys.argv[1])
 try:
-    write_json(target / "a.json", list(range(10_000)))
+    write_json(target / "a.json", {"a": list(range(10_000))})
 except RelensError as error:
     print(error)
 try:
@@ -192,7 +191,7 @@ except RelensError as error:
 
 
 def test_a_real_limit_on_the_size_of_files_leaves_the_old(tmp_path):
-    write_json(tmp_path / "a.json", [1])
+    write_json(tmp_path / "a.json", {"a": 1})
     with whole_folder(tmp_path / "store") as aside:
         (aside / "first").write_text("old")
     command = [sys.executable, "-c", IN_A_SMALL_SPACE, str(tmp_path)]
@@ -200,7 +199,7 @@ def test_a_real_limit_on_the_size_of_files_leaves_the_old(tmp_path):
     first, second = done.stdout.splitlines()
     assert first.startswith(f"cannot write {tmp_path}/a.json: File too large. Nothing was changed there; free some")
     assert second.startswith(f"cannot write {tmp_path}/store: File too large. Nothing was changed there; free some")
-    assert json.loads((tmp_path / "a.json").read_text()) == [1]
+    assert read_json(tmp_path / "a.json", "thing") == {"a": 1}
     assert names(tmp_path) == ["a.json", "store"]
     assert (tmp_path / "store" / "first").read_text() == "old"
 

@@ -15,6 +15,7 @@ ROOT = Path(relens.__file__).parent
 STAGES = (
     {
         "relens",
+        "relens.checksums",
         "relens.devices",
         "relens.errors",
         "relens.exports",

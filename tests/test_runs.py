@@ -1,11 +1,10 @@
 """Runs: directories that appear whole and say what they are."""
 
-import json
-
 import pytest
 
 import relens
 from relens.errors import InputError, RanksError, WeightsError
+from relens.files import read_json
 from relens.packs.store import save_pack
 from relens.runs import Run
 from tests.random_packs import assert_same, scored
@@ -15,7 +14,7 @@ def test_a_created_run_is_opened_again(tmp_path):
     Run.create(tmp_path / "r", "toy")
     run = Run.open(tmp_path / "r")
     assert (run.name, run.dataset, run.path) == ("r", "toy", tmp_path / "r")
-    assert json.loads((tmp_path / "r" / "run.json").read_text()) == {
+    assert read_json(tmp_path / "r" / "run.json", "run") == {
         "format": 2, "kind": "relens run", "relens": relens.__version__, "name": "r", "dataset": "toy",
     }  # fmt: skip
 

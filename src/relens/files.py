@@ -7,8 +7,9 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TextIO
 from zlib import crc32
@@ -21,6 +22,10 @@ from relens.errors import InputError, RelensError
 
 LOCK = ".lock"
 """The file that holds the lock of a folder. It stays there when the lock ends."""
+CHECKSUM = "checksum"
+"""The key of the checksum in JSON files. Files of an older relens, and files from elsewhere, have none."""
+VERIFY = "RELENS_VERIFY"
+"""The environment variable that switches verification off with the value 0, in worker processes, too."""
 _PART, _OLD = ".part", ".old"
 """Suffixes of temporary names, which begin with a dot: new content, and old content that is being replaced."""
 _WAS = "was"
@@ -171,13 +176,26 @@ def write_text(path: Path, text: str) -> None:
         aside.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with a checksum, atomically."""
+    write_text(path, json_text(value))
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object; ``what`` names it in error messages."""
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return the text of a JSON file that ``read_json`` verifies."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    checksum = _checksum(json.loads(text))  # of what is read: keys are texts, tuples are lists
+    return json.dumps({**value, CHECKSUM: checksum}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path, what: str, remedy: str = "Make it again.") -> dict[str, Any]:
+    """Read a JSON object, and verify its checksum if it has one.
+
+    Args:
+        path: the file.
+        what: names it in error messages.
+        remedy: how to make it again, as a sentence.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -188,7 +206,24 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         raise InputError(f"{what} {path} is not readable JSON: {error}") from error
     if not isinstance(value, dict):
         raise InputError(f"{what} {path} holds {type(value).__name__}, expected a JSON object")
+    expected = value.pop(CHECKSUM, None)
+    if expected is not None and verifying() and expected != _checksum(value):
+        raise InputError(
+            f"{what} {path} is damaged, or was edited: its content does not have the checksum at its end. {remedy} "
+            f'After an edit of yours, remove the line "{CHECKSUM}".'
+        )
     return value
+
+
+def _checksum(value: dict[str, Any]) -> str:
+    """Return the checksum of a JSON object, whatever the layout of its text and the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def verifying() -> bool:
+    """Say whether checksums are verified: always, unless the environment or ``--no-verify`` switches it off."""
+    return os.environ.get(VERIFY, "1") != "0"
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:

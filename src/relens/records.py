@@ -94,7 +94,7 @@ class RecordKind:
 
     def read(self, path: Path) -> dict[str, Any]:
         """Read and check a record."""
-        value = read_json(path, self.name.removeprefix("relens "))
+        value = read_json(path, self.name.removeprefix("relens "), self.remedy)
         self.check(value, str(path))
         return value
 

@@ -1,6 +1,5 @@
 """A run: the folder that holds the models, ranks, weights and evaluations of one experiment."""
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.evaluation import Evaluation
-from relens.files import LOCK, is_left_over, locked, read_json, remove_left_overs, whole_folder, write_json
+from relens.files import LOCK, is_left_over, json_text, locked, read_json, remove_left_overs, whole_folder, write_json
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
-from relens.records import RANKED_BY, RUN
+from relens.records import COMPARISON as COMPARED
+from relens.records import EVALUATION, RANKED_BY, RUN
 
 if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
@@ -64,7 +64,7 @@ class Run:
         if not (path / RECORD).is_file():
             found = "has no run.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
             raise InputError(f"{path} is not a run: it {found}. {_similar_run(path)}{_MAKERS}")
-        record = read_json(path / RECORD, "run")
+        record = read_json(path / RECORD, "run", RUN.remedy)
         if record.get("kind") == RUN.name and record.get("format") in range(1, RUN.format):
             raise InputError(
                 f"{path} is a run of format {record['format']}, this relens reads format {RUN.format}: convert it with "
@@ -112,7 +112,7 @@ class Run:
         _check_vacant(path)
         with whole_folder(path) as aside:
             run = cls(path, path.resolve().name, dataset)
-            (aside / RECORD).write_text(json.dumps(run._record(), indent=1) + "\n", encoding="utf-8")
+            (aside / RECORD).write_text(json_text(run._record()), encoding="utf-8")
             yield aside / "ranks"
             _check_vacant(path)  # another process may have made a run there in the meantime
 
@@ -218,7 +218,7 @@ class Run:
                 f"{self.path} has no evaluation of {name!r} on {split}: make it with "
                 f"`relens evaluate {self.path} --weights {name} --split {split}`, or with --model for one model"
             )
-        return Evaluation.from_json(read_json(path, "evaluation"))
+        return Evaluation.from_json(read_json(path, "evaluation", EVALUATION.remedy))
 
     def evaluation_path(self, name: str, split: str) -> Path:
         """Return the file of the evaluation of some weights, or of one model, on a split."""
@@ -231,7 +231,7 @@ class Run:
             raise InputError(
                 f"{self.path} has no comparison yet: make it with `relens report {self.path}`, or with `relens run`"
             )
-        return Comparison.from_json(read_json(self.comparison_path, "comparison"))
+        return Comparison.from_json(read_json(self.comparison_path, "comparison", COMPARED.remedy))
 
     @property
     def comparison_path(self) -> Path:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from relens.errors import InputError, RanksError, RelensError
+from relens.files import json_text
 from relens.packs import store
+from relens.packs.checks import check_ranges
 from relens.packs.packing import pack_ranks, pack_scores
 from relens.packs.store import PackWriter, assemble, check_pair, load_pack, save_pack
 from relens.records import Provenance
@@ -123,7 +125,8 @@ def test_blocks_that_do_not_fit_the_store_are_refused(tmp_path, header, candidat
 
 def edit(path, **changes) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+    del manifest["checksum"]
+    (path / "manifest.json").write_text(json_text({**manifest, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,10 @@ def edit(path, **changes) -> None:
         (lambda s: (s / "queries.bin").write_bytes(b""), "queries.bin is damaged: it has 0 bytes, expected 100"),
         (lambda s: (s / "answer.bin").unlink(), "is incomplete: answer.bin is missing"),
         (lambda s: (s / "gaps.bin").write_bytes(b"123"), "gaps.bin is damaged: it has 3 bytes, expected"),
-        (lambda s: (s / "offsets.bin").write_bytes(b"\x07" * 48), "offsets.bin does not fit the manifest"),
+        (
+            lambda s: (s / "offsets.bin").write_bytes(b"\x07" * 48),
+            "offsets.bin is damaged: its checksum is",
+        ),
     ],
 )
 def test_damaged_stores_are_refused_by_name(tmp_path, damage, message):
@@ -152,6 +158,75 @@ def test_damaged_stores_are_refused_by_name(tmp_path, damage, message):
     damage(tmp_path / "s")
     with pytest.raises(InputError, match=message):
         load_pack(tmp_path / "s")
+
+
+def refusal(path) -> str:
+    """Return the error that a store raises, or an empty text."""
+    try:
+        load_pack(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_no_flipped_bit_goes_unnoticed(tmp_path):
+    packed = scored()
+    save_pack(packed, tmp_path / "s")
+    draws, contents = np.random.default_rng(0), {file: file.read_bytes() for file in (tmp_path / "s").iterdir()}
+    refused = 0
+    for file, content in contents.items():
+        for bit in draws.integers(8 * len(content), size=60).tolist():
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(flipped)
+            problem = refusal(tmp_path / "s")
+            assert file.name in problem or (file.name == "manifest.json" and not problem)
+            if problem:
+                refused += 1
+            else:  # a blank or the key of the checksum has changed: the content is the same
+                assert_same(load_pack(tmp_path / "s"), packed)
+        file.write_bytes(content)
+    assert refused > 60 * (len(contents) - 1)
+
+
+def test_stores_without_checksums_are_read(tmp_path):
+    save_pack(scored(), tmp_path / "s")
+    manifest = json.loads((tmp_path / "s" / "manifest.json").read_text())
+    del manifest["checksum"]
+    for entry in manifest["arrays"].values():
+        del entry["checksum"]
+    (tmp_path / "s" / "manifest.json").write_text(json.dumps(manifest))
+    assert_same(load_pack(tmp_path / "s"), scored())
+
+
+def spoilt(name, value, at=(0,)):
+    """Return packed ranks with one number of an array replaced."""
+    packed = scored()
+    array = getattr(packed.arrays, name).astype(np.int64)
+    array[at if array.ndim > 1 else at[-1]] = value
+    dtype = np.uint32 if name in ("answer", "contested") else getattr(packed.arrays, name).dtype
+    return replace(packed, arrays=replace(packed.arrays, **{name: array.astype(dtype)}))
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (spoilt("contested", 2**31, (1, 0)), "doubled rank of a candidate of query 0 is below 2, or above"),
+        (spoilt("contested", 0, (0, 0)), "doubled rank of a candidate of query 0 is below 2"),
+        (spoilt("answer", 1, (0, 1)), "doubled rank of an answer is below 2"),
+        (spoilt("answer", 10**6, (0, 1)), "doubled rank of an answer is below 2, or beyond"),
+        (spoilt("n_candidates", 0), "a query has 0 candidates"),
+        (spoilt("always_ahead", -1), "more candidates ahead or contested than candidates"),
+        (spoilt("always_ahead", 10**6), "more candidates ahead or contested than candidates"),
+        (spoilt("offsets", 10**6, (1,)), "offsets of . queries do not ascend"),
+        (changed(scored(), gap_scales=np.array([1.0, np.nan, 1.0])), "scales of score gaps are .*nan"),
+        (changed(scored(), relations=("likes",)), "the relation of a query is 1, expected 0 to 0"),
+    ],
+)
+@pytest.mark.kernels
+def test_numbers_that_no_ranks_can_have_are_refused(packed, message):
+    with pytest.raises(RanksError, match=f"here holds impossible numbers: .*{message}.*Pack it again."):
+        check_ranges(packed, "here", "Pack it again.")
 
 
 def test_a_pair_of_splits_of_one_experiment_is_accepted():

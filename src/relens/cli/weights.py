@@ -22,6 +22,7 @@ from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, nearest
 from relens.files import read_json, write_json, write_text
+from relens.records import WEIGHTS
 from relens.runs import Run
 from relens.tables import Column, Row, Table
 
@@ -136,7 +137,7 @@ def import_weights(
     split = "valid" if run.has_ranks("valid") else "test"
     packed = run.ranks(split)
     if file.suffix == ".json":
-        found = EnsembleWeights.from_json(read_json(file, "weights"), str(file))
+        found = EnsembleWeights.from_json(read_json(file, "weights", WEIGHTS.remedy), str(file))
     elif file.suffix == ".csv":
         found = import_csv(file, packed, group, input_name)
     elif file.suffix == ".npy":

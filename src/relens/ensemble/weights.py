@@ -185,7 +185,7 @@ class EnsembleWeights:
     @classmethod
     def load(cls, path: Path) -> "EnsembleWeights":
         """Read the JSON file that ``save`` wrote."""
-        return cls.from_json(read_json(path, "weights"), str(path))
+        return cls.from_json(read_json(path, "weights", WEIGHTS.remedy), str(path))
 
 
 def _vector(by_model: dict[str, Any], models: tuple[str, ...], where: str) -> Weights:

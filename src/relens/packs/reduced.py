@@ -18,6 +18,7 @@ import numpy.typing as npt
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import whole_file
+from relens.packs.checks import check_ranges
 from relens.packs.pack import PackArrays, PackedRanks, PackHeader, offsets_from
 from relens.packs.thinning import FINE, ContestedView, Reduction
 from relens.records import REDUCED, TIE_RULE, Provenance
@@ -118,7 +119,9 @@ def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> Pack
         contested=np.repeat(_numbers(array("contested")), multiplicity, axis=1),
         gaps=None if scales is None else np.repeat(_unrounded(_numbers(array("gaps"))), multiplicity, axis=1),
     )
-    return PackedRanks(header, arrays)
+    packed = PackedRanks(header, arrays)
+    check_ranges(packed, "its content", REDUCED.remedy)
+    return packed
 
 
 def _planes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -1,9 +1,8 @@
 """The packed store: a folder of raw little-endian arrays and a manifest, memory-mapped when loaded."""
 
-import json
 import math
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -11,9 +10,11 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
+from relens.checksums import file_checksum, verify_file
 from relens.data.queries import Queries
 from relens.errors import RanksError
-from relens.files import whole_folder
+from relens.files import json_text, whole_folder
+from relens.packs.checks import check_ranges
 from relens.packs.pack import PackArrays, PackedBlock, PackedRanks, PackHeader, offsets_from
 from relens.packs.packing import rank_dtype
 from relens.records import PACK, TIE_RULE, Provenance
@@ -117,8 +118,9 @@ class PackWriter:
         }
         for name, array in arrays.items():
             _little_endian(array, layout[name][0]).tofile(self._folder / f"{name}.bin")
-        manifest = json.dumps(_describe(self._header, layout), indent=1, ensure_ascii=False, allow_nan=False)
-        (self._folder / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+        checksums = {name: file_checksum(self._folder / f"{name}.bin") for name in layout}
+        manifest = json_text(_describe(self._header, layout, checksums))
+        (self._folder / MANIFEST).write_text(manifest, encoding="utf-8")
 
 
 def save_pack(packed: PackedRanks, path: Path) -> None:
@@ -132,23 +134,28 @@ def load_pack(path: Path) -> PackedRanks:
     manifest = _read_manifest(path)
     with PACK.parsing(str(path / MANIFEST)):
         scales = manifest["gap_scales"]
+        # Stores of an older relens have no checksums.
+        checksums = {name: entry["checksum"] for name, entry in manifest["arrays"].items() if "checksum" in entry}
+
+        def read(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+            return _map(path / f"{name}.bin", dtype, shape, checksums.get(name))
+
         header = PackHeader(
             models=tuple(manifest["models"]),
             relations=tuple(manifest["relations"]),
-            queries=Queries.from_columns(_map(path, "queries", np.dtype("<i4"), (5, manifest["n_queries"]))),
+            queries=Queries.from_columns(read("queries", np.dtype("<i4"), (5, manifest["n_queries"]))),
             provenance=Provenance.from_json(manifest),
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
             cardinalities=tuple(manifest["cardinalities"]),
         )
         layout = _array_layout(header, manifest["n_contested"], np.dtype(manifest["rank_dtype"]))
-        consistent = manifest == _describe(header, layout) | {"relens": manifest["relens"]}
+        consistent = manifest == _describe(header, layout, checksums) | {"relens": manifest["relens"]}
     if not consistent:
         raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {PACK.remedy}")
-    arrays = PackArrays(**{name: _map(path, name, *layout[name]) for name in layout if name != "queries"})
-    offsets = arrays.offsets
-    if offsets[0] != 0 or offsets[-1] != manifest["n_contested"] or (np.diff(offsets) < 0).any():
-        raise RanksError(f"{path / 'offsets.bin'} does not fit the manifest beside it. {PACK.remedy}")
-    return PackedRanks(header, arrays, path)
+    arrays = PackArrays(**{name: read(name, *layout[name]) for name in layout if name != "queries"})
+    packed = PackedRanks(header, arrays, path)
+    check_ranges(packed, str(path), PACK.remedy)
+    return packed
 
 
 def n_bytes(path: Path) -> int:
@@ -184,8 +191,8 @@ def check_pair(valid: PackHeader | PackedRanks, test: PackHeader | PackedRanks) 
             raise RanksError(f"the {what} of valid and test differ. {_PAIR_REMEDY}")
 
 
-def _describe(header: PackHeader, layout: Layout) -> dict[str, Any]:
-    """Return the manifest of a store as a JSON object."""
+def _describe(header: PackHeader, layout: Layout, checksums: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a store as a JSON object; ``checksums`` are those of the array files, by name."""
     scales = header.gap_scales
     return PACK.stamp(
         {
@@ -199,6 +206,7 @@ def _describe(header: PackHeader, layout: Layout) -> dict[str, Any]:
             "gap_scales": None if scales is None else scales.tolist(),
             "arrays": {
                 name: {"dtype": dtype.str, "shape": list(shape), "bytes": _array_bytes(dtype, shape)}
+                | ({"checksum": checksums[name]} if name in checksums else {})
                 for name, (dtype, shape) in layout.items()
             },
             "relations": list(header.relations),
@@ -244,13 +252,14 @@ def _scales(packed: PackHeader | PackedRanks) -> npt.NDArray[np.float64]:
     return np.empty(0) if packed.gap_scales is None else packed.gap_scales
 
 
-def _map(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    file = path / f"{name}.bin"
+def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: str | None) -> npt.NDArray[Any]:
     if not file.is_file():
-        raise RanksError(f"{path} is incomplete: {file.name} is missing. {PACK.remedy}")
+        raise RanksError(f"{file.parent} is incomplete: {file.name} is missing. {PACK.remedy}")
     found, expected = file.stat().st_size, _array_bytes(dtype, shape)
     if found != expected:
         raise RanksError(f"{file} is damaged: it has {found:,} bytes, expected {expected:,}. {PACK.remedy}")
+    if checksum is not None:
+        verify_file(file, checksum, PACK.remedy, RanksError)
     if expected == 0:
         return np.empty(shape, dtype=dtype)
     return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=shape))

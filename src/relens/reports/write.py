@@ -6,6 +6,7 @@ from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_j
 from relens.errors import InputError, MissingExtraError
 from relens.files import read_json, whole_folder, write_json
 from relens.progress import SILENT, Progress
+from relens.records import CURVES as CURVES_RECORD
 from relens.reports.figures import draw_comparison, draw_curves, draw_relations, draw_training, draw_weights
 from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
@@ -44,8 +45,9 @@ def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -
         curves = measure_curves(material.valid, seed=seed, progress=progress)
         write_json(path, curves_to_json(curves, material.valid))
         return curves
-    kept = curves_from_json(read_json(path, "learning curves"), material.valid) if path.is_file() else None
-    return kept or []
+    if not path.is_file():
+        return []
+    return curves_from_json(read_json(path, "learning curves", CURVES_RECORD.remedy), material.valid) or []
 
 
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from relens.checksums import file_checksum, verify_file
 from relens.errors import InputError
 from relens.files import whole_folder
 from relens.records import CHECKPOINT
@@ -50,7 +51,12 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     if not (folder / name).exists():
         with whole_folder(folder / name) as aside:
             save_file({key: value.contiguous() for key, value in checkpoint.tensors.items()}, aside / TENSORS)
-            record = {"step": checkpoint.step, "identity": checkpoint.identity, "state": checkpoint.state}
+            record = {
+                "step": checkpoint.step,
+                "identity": checkpoint.identity,
+                "state": checkpoint.state,
+                "tensors": file_checksum(aside / TENSORS),
+            }
             CHECKPOINT.write(aside / RECORD, record)
     remove_checkpoints(folder, but=name)
 
@@ -76,6 +82,8 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
     path = folder / _name(step)
     record = CHECKPOINT.read(path / RECORD)
     _check_identity(folder, record["identity"], identity)
+    if "tensors" in record:  # not in checkpoints of an older relens
+        verify_file(path / TENSORS, record["tensors"], f"Remove {path} to start without it.")
     try:
         tensors = load_file(path / TENSORS, device=str(device))
     except (SafetensorError, OSError) as error:

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from relens.checksums import file_checksum, verify_file
 from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import InputError
@@ -34,7 +35,8 @@ class TrainedModel:
         dataset: name of the data set.
         source: how the data set was named: a name of the catalogue, or a folder.
         fingerprint: that of the data set, see ``Dataset.fingerprint``.
-        digest: digest of the parameters.
+        digest: digest of the parameters, which names them.
+        checksum: of the file of parameters; empty for models of an older relens.
     """
 
     folder: Path
@@ -44,6 +46,7 @@ class TrainedModel:
     source: str
     fingerprint: str
     digest: str
+    checksum: str
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -58,6 +61,7 @@ class TrainedModel:
                 source=record["source"],
                 fingerprint=record["fingerprint"],
                 digest=record["digest"],
+                checksum=record.get("tensors", ""),
             )
 
     def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:
@@ -70,12 +74,14 @@ class TrainedModel:
                 f"{self.folder} was trained on {self.dataset} (fingerprint {self.fingerprint}), not on this "
                 f"{dataset.name} (fingerprint {dataset.fingerprint}): pass the data set of training"
             )
+        if self.checksum:
+            verify_file(self.folder / TENSORS, self.checksum, TRAINED.remedy)
         entry, triples = MODELS.find(self.settings.model), torch.from_numpy(dataset.train.astype(np.int64))
         model = entry.build(len(dataset.entities), len(dataset.relations), self.settings.options, triples)
         try:
             model.load_state_dict(load_file(self.folder / TENSORS))
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise InputError(f"{self.folder / TENSORS} cannot be read: {error}. Train the model again.") from error
+            raise InputError(f"{self.folder / TENSORS} cannot be read: {error}. {TRAINED.remedy}") from error
         return model.eval().to(device)
 
 
@@ -93,6 +99,7 @@ def save_trained(
         save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
         with (aside / TENSORS).open("rb") as file:
             record["digest"] = file_digest(file, "sha256").hexdigest()[:16]
+        record["tensors"] = file_checksum(aside / TENSORS)
         TRAINED.write(aside / RECORD, {"settings": settings.as_dict(), **record})
         write_json(aside / LABELS, _labels(dataset))
     return TrainedModel.open(folder)
