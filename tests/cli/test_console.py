@@ -8,14 +8,19 @@ import threading
 from types import SimpleNamespace
 
 import click
+import numpy as np
 import pytest
 
 import relens.cli as command_line
 from relens.cli import console
 from relens.cli.console import TerminalProgress, complain, emit, emit_json, note
 from relens.errors import InputError, RelensError, WeightsError
+from relens.files import VERIFY
+from relens.packs.store import save_pack
+from relens.runs import Run
 from tests.cli.commands import relens, relens_process
 from tests.patience import HANG
+from tests.random_packs import scored
 
 
 def test_results_and_messages_go_their_ways(capsys):
@@ -197,6 +202,19 @@ def test_every_verb_has_help(verb):
     outcome = relens(verb, "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"Usage: relens {verb}")
+
+
+def test_verification_can_be_switched_off(tmp_path, monkeypatch):
+    monkeypatch.setenv(VERIFY, "1")  # restored after the test, whatever the command sets
+    run = Run.create(tmp_path / "run", "toy")
+    save_pack(scored(), run.ranks_path("valid"))
+    damaged = run.ranks_path("valid") / "n_candidates.bin"
+    (np.fromfile(damaged, dtype="<i4") + 1).tofile(damaged)
+    refused = relens("ranks", "show", run.path)
+    assert (refused.code, refused.out) == (2, "")
+    assert "n_candidates.bin is damaged" in refused.err
+    assert "Pack or import these ranks again" in refused.err
+    assert relens("--no-verify", "ranks", "show", run.path).code == 0
 
 
 def test_the_version_is_the_packages():

@@ -64,10 +64,26 @@ def test_other_data_and_other_ids_are_refused(tmp_path) -> None:
 def test_damaged_models_are_refused_by_name(tmp_path) -> None:
     _, stored = saved("transe", tmp_path / "m")
     (tmp_path / "m" / TENSORS).write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"model.safetensors cannot be read"):
+    with pytest.raises(InputError, match=r"model.safetensors is damaged: its checksum is .* Train the model again"):
         stored.load(GRAPH)
+    with pytest.raises(InputError, match=r"model.safetensors cannot be read"):
+        replace(stored, checksum="").load(GRAPH)  # a model of an older relens
     (tmp_path / "m" / RECORD).write_text("{}")
     with pytest.raises(InputError, match="is not a 'relens trained model' record"):
         TrainedModel.open(tmp_path / "m")
     with pytest.raises(InputError, match="does not exist"):
         TrainedModel.open(tmp_path / "nowhere")
+
+
+def test_no_flipped_bit_of_a_model_goes_unnoticed(tmp_path) -> None:
+    _, stored = saved("transe", tmp_path / "m")
+    file = tmp_path / "m" / TENSORS
+    content, draws = file.read_bytes(), np.random.default_rng(0)
+    for bit in draws.integers(8 * len(content), size=100).tolist():
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        with pytest.raises(InputError, match=r"model.safetensors is damaged"):
+            stored.load(GRAPH)
+    file.write_bytes(content)
+    stored.load(GRAPH)

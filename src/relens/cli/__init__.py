@@ -1,5 +1,6 @@
 """The command line: verbs over the library's functions, imported only when called."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ import click
 
 from relens import __version__
 from relens.errors import InputError, RelensError, nearest
+from relens.files import VERIFY
 
 # verb -> (module, attribute, one-line help). A module is imported when its verb runs: `relens --help` stays fast.
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -64,13 +66,16 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--no-verify", is_flag=True, help="Do not verify the checksums of the files that are read.")
 @click.version_option(__version__, prog_name="relens")
-def cli() -> None:
+def cli(no_verify: bool) -> None:
     """Relation-aware ensembles of knowledge-graph-embedding models.
 
     Results go to stdout, progress and messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or
     input, 130 interrupted.
     """
+    if no_verify:
+        os.environ[VERIFY] = "0"
 
 
 def main() -> None:
