@@ -71,3 +71,29 @@ def test_other_files_are_refused(tmp_path):
     np.savez(path, header=np.frombuffer(b'{"kind": "other", "format": 1, "tie_rule": "mean"}', np.uint8))
     with pytest.raises(RanksError, match=r"ranks\.npz is not a 'relens reduced ranks' record: its kind is 'other'"):
         read_reduced(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("contested", 255, "doubled rank of a candidate of query 0 is below 2, or above"),
+        ("n_candidates", 0, "a query has 0 candidates"),
+        ("n_candidates", 1, "more candidates ahead or contested than candidates"),
+        ("always_ahead", 10_000, "more candidates ahead or contested than candidates"),
+        ("answer", 1, "the doubled rank of an answer is below 2"),
+        ("queries", -1, "the relation of a query is -1"),
+    ],
+)
+def test_numbers_that_no_ranks_can_have_are_refused(tmp_path, name, value, message):
+    """Such a file once ended a search with a segmentation fault."""
+    file = tmp_path / "ranks.npz"
+    write_reduced({"valid": scored(n_queries=20)}, file)
+    with np.load(file, allow_pickle=False) as opened:
+        arrays = dict(opened)
+    array = arrays[f"valid.{name}"]
+    # The last plane of the contested ranks holds their highest bytes; the second row of the queries is their relations.
+    place = {"contested": (-1, 0, 0), "queries": (1, 0), "answer": (0, 0)}.get(name, (0,))
+    array[place] = value
+    np.savez_compressed(file, **arrays)
+    with pytest.raises(RanksError, match=f"ranks.npz, split valid, holds impossible numbers: .*{message}"):
+        read_reduced(file)

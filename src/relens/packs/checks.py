@@ -68,7 +68,7 @@ def _wrong_ranks(packed: PackedRanks) -> str:
     if (counts < 1).any():
         return f"a query has {counts.min()} candidates, expected at least the answer"
     others = np.diff(packed.offsets) + ahead
-    if (ahead < 0).any() or ((others >= counts).any() and not _is_reduced(packed)):
+    if (ahead < 0).any() or (others >= counts).any():
         return "a query has more candidates ahead or contested than candidates"
     lowest, highest = 2, 2 * counts
     if ((packed.answer < lowest) | (packed.answer > highest)).any():
@@ -77,11 +77,6 @@ def _wrong_ranks(packed: PackedRanks) -> str:
     if query >= 0:
         return f"the doubled rank of a candidate of query {query} is below 2, or above {highest[query]}"
     return ""
-
-
-def _is_reduced(packed: PackedRanks) -> bool:
-    """Say whether candidates of a sample stand for others, so that their number is rounded."""
-    return "reduced" in packed.provenance.candidates
 
 
 @njit(cache=True, nogil=True)

@@ -55,10 +55,13 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
                     f"{path} has the tie rule {header['tie_rule']!r}, expected {TIE_RULE!r}. {REDUCED.remedy}"
                 )
             reduction = Reduction(int(header["keep"]), int(header["sample"]))
-            return {
+            splits = {
                 split: _packed(described, reduction, lambda name, split=split: file[f"{split}.{name}"])
                 for split, described in header["splits"].items()
             }
+        for split, packed in splits.items():
+            check_ranges(packed, f"{path}, split {split},", REDUCED.remedy)
+        return splits
     except RanksError:
         raise
     except OSError as error:
@@ -119,9 +122,7 @@ def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> Pack
         contested=np.repeat(_numbers(array("contested")), multiplicity, axis=1),
         gaps=None if scales is None else np.repeat(_unrounded(_numbers(array("gaps"))), multiplicity, axis=1),
     )
-    packed = PackedRanks(header, arrays)
-    check_ranges(packed, "its content", REDUCED.remedy)
-    return packed
+    return PackedRanks(header, arrays)
 
 
 def _planes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
