@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relens.files import read_json
+
 MODELS = ("ConvE", "RotatE", "TransE")
 N_ENTITIES, N_RELATIONS = 40, 3
 GRID = 2**20
@@ -84,7 +86,7 @@ def one_hot(i: int) -> list[int]:
 
 def directed_weights(path: Path) -> dict[int, list[int]]:
     """Read a weights file without relens: the vector of each directed relation id."""
-    value = json.loads(path.read_text())
+    value = read_json(path, "record")
     assert value["models"] == list(MODELS)
     vectors = {}
     for entry in value["relations"]:

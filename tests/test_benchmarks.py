@@ -19,13 +19,14 @@ from relens.evaluation import evaluate
 from relens.packs.reduced import write_reduced
 from relens.packs.store import load_pack
 from relens.runs import Run
+from tests.patience import HANG
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
 def run(program: str, *arguments: str | Path) -> str:
     command = [sys.executable, str(BENCHMARKS / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -313,7 +314,7 @@ def test_models_are_judged_by_both_protocols(tmp_path: Path) -> None:
     script = BENCHMARKS / "reproduction/leaderboard.sh"
     environment = {**os.environ, "RELENS": f"{sys.executable} -m relens", "PYTHON": sys.executable, "DEVICE": "cpu"}
     command = ["bash", script, tmp_path / "run", tmp_path / "results", config]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stderr + (tmp_path / "results/run.log").read_text()
     full, sampled = (json.loads((tmp_path / f"results/{name}.json").read_text()) for name in ("full", "sampled"))
     assert [record["provenance"]["candidates"] for record in (full, sampled)] == ["all", "sampled"]

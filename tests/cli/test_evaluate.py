@@ -12,6 +12,7 @@ import pytest
 from relens.cli import evaluate as evaluate_module
 from relens.ensemble.weights import EnsembleWeights
 from relens.evaluation import Evaluation
+from relens.files import read_json
 from tests import simulated
 from tests.cli.commands import fail, relens_process, succeed
 from tests.random_packs import changed
@@ -25,7 +26,7 @@ def searched(run_path):
 
 
 def dsc_ranks(run_path, split: str = "test") -> list[Fraction]:
-    value = json.loads((run_path / "weights" / "dsc.json").read_text())
+    value = read_json(run_path / "weights" / "dsc.json", "record")
     return simulated.ranks_by_loop(split, simulated.weights_of(value))
 
 
@@ -86,7 +87,7 @@ def test_one_model_alone(run_path, model):
         assert found["paired"] is None
     else:
         assert found["paired"]["reference"] == "gamma"
-    assert json.loads((run_path / "evaluations" / f"{model}-test.json").read_text()) == found
+    assert read_json(run_path / "evaluations" / f"{model}-test.json", "record") == found
 
 
 def test_a_model_may_have_any_printable_name(tmp_path):
@@ -94,7 +95,7 @@ def test_a_model_may_have_any_printable_name(tmp_path):
     run_path = simulated.write_run(tmp_path / "r", valid, test)
     for model, file in (("a b", "a-b"), ("c/d", "c-d"), ("é", "model")):
         assert succeed("evaluate", run_path, "--model", model, "--json").json["name"] == model
-        assert json.loads((run_path / "evaluations" / f"{file}-test.json").read_text())["name"] == model
+        assert read_json(run_path / "evaluations" / f"{file}-test.json", "record")["name"] == model
 
 
 def test_without_validation_ranks_there_is_no_reference(searched):
@@ -105,7 +106,7 @@ def test_without_validation_ranks_there_is_no_reference(searched):
 
 def test_the_result_is_kept_and_can_be_read_again(searched):
     found = succeed("evaluate", searched, "--json", "--seed", 4).json
-    kept = json.loads((searched / "evaluations" / "dsc-test.json").read_text())
+    kept = read_json(searched / "evaluations" / "dsc-test.json", "record")
     assert kept == found
     assert Evaluation.from_json(kept).to_json() == found
     assert found["seed"] == 4
@@ -180,7 +181,7 @@ def test_json_goes_to_a_file_too(searched, tmp_path):
     assert printed.err == ""
     written = succeed("evaluate", searched, "--json", "-o", tmp_path / "e.json")
     assert written.out == ""
-    assert json.loads((tmp_path / "e.json").read_text()) == printed.json
+    assert read_json(tmp_path / "e.json", "record") == printed.json
 
 
 def test_csv_keeps_exact_values(searched):
@@ -260,7 +261,7 @@ def test_weights_of_a_model_the_run_lacks_are_refused(searched, tmp_path):
 )
 def test_damaged_weights_are_refused_by_file_and_place(searched, change, message):
     path = searched / "weights" / "dsc.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_text(json.dumps({**read_json(path, "record"), **change}))
     outcome = fail(2, message, "evaluate", searched)
     assert str(path) in outcome.err
     assert not (searched / "evaluations").exists()

@@ -10,6 +10,7 @@ from tests.cli.commands import fail, relens_process, succeed
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
+from relens.files import read_json  # noqa: E402
 from relens.prediction import Ensemble  # noqa: E402
 from relens.runs import MADE_BY  # noqa: E402
 
@@ -77,7 +78,7 @@ def test_the_device_is_that_of_the_ranking(ring, tmp_path, monkeypatch):
     command = ("predict", path, "--head", "s4", "--relation", "next")
     assert succeed(*command).err == ""
     record = path / "ranks" / MADE_BY
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"device": "cuda"}))
+    record.write_text(json.dumps(read_json(record, "record") | {"device": "cuda"}))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for device in ("auto", "cpu"):
         outcome = succeed(*command, "--device", device)
@@ -92,7 +93,7 @@ def test_json_holds_the_same(ring, tmp_path):
     assert found == Ensemble.open(ring).predict(tail="s7", relation="twice", known="drop").to_json()
     assert (found["anchor"], found["direction"], len(found["answers"])) == ("s7", "head", 10)
     outcome = succeed(*command, "--device", "cpu", "-o", tmp_path / "found.json")
-    assert (outcome.out, json.loads((tmp_path / "found.json").read_text())) == ("", found)
+    assert (outcome.out, read_json(tmp_path / "found.json", "record")) == ("", found)
 
 
 def test_a_file_is_answered_in_json_lines(ring, asked):

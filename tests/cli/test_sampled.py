@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relens.files import read_json
 from relens.runs import Run
 from tests.cli.commands import fail, succeed
 
@@ -121,7 +122,7 @@ def test_a_run_on_a_folder_with_candidates_uses_them(ring):
     assert "validation MRRs are sampled: among 4 candidates per query (sampled by relens: 3" in trained.err
     ranked = succeed("rank", "runs/few", "--device", "cpu")
     assert "(sampled: among 4 candidates" in ranked.out
-    best = json.loads((Path("runs/few/models/complex/trained/model.json")).read_text())["result"]["best_mrr"]
+    best = read_json(Path("runs/few/models/complex/trained/model.json"), "record")["result"]["best_mrr"]
     assert f"{best:.4f}" in ranked.out  # the best parameters, ranked again among the same candidates
 
 

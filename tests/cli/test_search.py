@@ -1,6 +1,5 @@
 """``relens search``: weights from validation ranks, kept in the run."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from relens.cli.search import JOURNAL
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import RelensError
+from relens.files import read_json
 from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.packing import pack_ranks
 from relens.packs.store import assemble
@@ -28,7 +28,7 @@ QUICK = ("--input", "rank", "--regularise", "none", "--jobs", "1")
 
 def kept(run_path: Path, name: str) -> dict:
     """Return the weights that a run keeps, as JSON."""
-    value: dict = json.loads((run_path / "weights" / f"{name}.json").read_text())
+    value: dict = read_json(run_path / "weights" / f"{name}.json", "record")
     return value
 
 

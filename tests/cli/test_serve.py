@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
+from relens.files import read_json
 from relens.runs import MADE_BY
 from tests.cli.commands import fail, succeed
 from tests.patience import HANG
@@ -89,8 +90,8 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # for the process that serves: a machine without a GPU
     ranked = shutil.copytree(run, tmp_path / "ring")
     record = ranked / "ranks" / MADE_BY
-    assert json.loads(record.read_text())["device"] == "cpu"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"device": "cuda"}))
+    assert read_json(record, "record")["device"] == "cpu"
+    record.write_text(json.dumps(read_json(record, "record") | {"device": "cuda"}))
     with served(ranked, "--port", 0, "--weights", "mean") as (_, lines):
         assert lines[:-1] == [
             f"relens: loading the models of {ranked}\n",

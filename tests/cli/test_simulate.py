@@ -1,6 +1,5 @@
 """``relens simulate``: the whole engine without data."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import pytest
 
 from relens.cli import compare as simulate_module
 from relens.comparison import compare
+from relens.files import read_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.runs import Run
@@ -70,7 +70,7 @@ def test_an_earlier_simulation_is_replaced(small):
     succeed("simulate", "--seed", 2, "--jobs", 1)
     run = Run.open("runs/simulated")
     assert run.ranks("valid").provenance.fingerprint == "seed 2"
-    assert json.loads(run.weights_path("dsc").read_text())["dataset"]["fingerprint"] == "seed 2"
+    assert read_json(run.weights_path("dsc"), "record")["dataset"]["fingerprint"] == "seed 2"
     assert sorted(path.name for path in run.path.iterdir()) == [".lock", "ranks", "run.json", "weights"]
 
 

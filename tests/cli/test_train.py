@@ -13,7 +13,7 @@ import pytest
 
 import relens
 from relens.data.known_answers import KnownAnswers
-from relens.files import locked
+from relens.files import locked, read_json
 from relens.runs import Run
 from tests.cli.commands import fail, relens_process, succeed
 
@@ -217,7 +217,7 @@ def test_a_model_of_another_package_is_trained_like_ours(graph, toy_package, tmp
     assert found.code == 0, found.err
     assert "training toy: preset demo, 6 steps on cpu" in found.err
     assert "step 3 of 6, loss" in found.err
-    record = json.loads((tmp_path / "run" / "models" / "toy" / "trained" / "model.json").read_text())
+    record = read_json(tmp_path / "run" / "models" / "toy" / "trained" / "model.json", "record")
     assert (record["settings"]["loss"], record["settings"]["options"]) == ("1vsall", {"scale": 3.0})
     path = tmp_path / "both"
     found = relens_process(

@@ -1,7 +1,6 @@
 """``relens weights``: look at weights, and exchange them with other tools."""
 
 import csv
-import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from relens.ensemble.weights import EnsembleWeights
+from relens.files import read_json
 from tests import simulated
 from tests.cli.commands import Outcome, fail, relens_process, succeed
 
@@ -65,7 +65,7 @@ def test_show_can_be_narrowed_to_a_relation(searched):
 
 def test_show_as_json_is_the_whole_file(searched):
     outcome = succeed("weights", "show", searched, "--json")
-    assert outcome.json == json.loads((searched / "weights" / "dsc.json").read_text())
+    assert outcome.json == read_json(searched / "weights" / "dsc.json", "record")
     assert outcome.err == ""
 
 

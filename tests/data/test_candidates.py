@@ -12,6 +12,7 @@ from relens.data.candidates import PADDING, Candidates, check_candidates, write_
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import DatasetError, InputError
+from relens.files import read_json
 
 DATASET = Dataset.from_labels(
     "toy",
@@ -118,7 +119,7 @@ def test_candidates_of_other_data_are_refused(folder):
 
 
 def test_candidates_of_another_numbering_are_refused(folder):
-    record = json.loads((folder / "candidates.json").read_text())
+    record = read_json(folder / "candidates.json", "record")
     (folder / "candidates.json").write_text(json.dumps({**record, "entity_numbering": "f00d"}))
     with pytest.raises(DatasetError, match=r"\(entity_numbering f00d\), not for 'toy'"):
         DATASET.with_candidates(folder)
@@ -135,14 +136,14 @@ def test_candidates_of_another_numbering_are_refused(folder):
     ],
 )
 def test_damaged_records_are_refused(folder, change, message):
-    record = json.loads((folder / "candidates.json").read_text())
+    record = read_json(folder / "candidates.json", "record")
     (folder / "candidates.json").write_text(json.dumps({**record, **change}))
     with pytest.raises(DatasetError, match=message):
         DATASET.with_candidates(folder)
 
 
 def test_a_missing_split_is_refused(folder):
-    record = json.loads((folder / "candidates.json").read_text())
+    record = read_json(folder / "candidates.json", "record")
     del record["splits"]["test"]
     (folder / "candidates.json").write_text(json.dumps(record))
     with pytest.raises(DatasetError, match="has no candidates of test"):

@@ -17,7 +17,7 @@ import torch
 from safetensors.numpy import load_file
 
 from relens.errors import InputError
-from relens.files import locked
+from relens.files import locked, read_json
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training
@@ -60,7 +60,7 @@ def contents(path: Path) -> dict[str, object]:
         packed = Run.open(path).ranks(split)
         found |= {f"{split}.{name}": getattr(packed, name) for name in ("answer", "contested", "gaps", "always_ahead")}
     for file in sorted((path / "weights").glob("*.json")):
-        found[file.name] = np.array(json.dumps({**json.loads(file.read_text()), "trace": None}))
+        found[file.name] = np.array(json.dumps({**read_json(file, "record"), "trace": None}))
     return found
 
 

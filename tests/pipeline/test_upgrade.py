@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import relens
 from relens.errors import InputError
-from relens.files import locked
+from relens.files import locked, read_json
 from relens.pipeline.upgrade import CONVERTERS, PLACES
 from relens.runs import Run
 from tests.cli.commands import fail, succeed
@@ -47,7 +47,7 @@ def old(tmp_path):
     graph = shutil.copytree(OLD / "graph", tmp_path / "graph")
     run = shutil.copytree(OLD / "run", tmp_path / "run")
     for file in run.glob("models/*/trained/model.json"):
-        file.write_text(json.dumps({**json.loads(file.read_text()), "source": str(graph)}))
+        file.write_text(json.dumps({**read_json(file, "record"), "source": str(graph)}))
     return run
 
 
@@ -166,7 +166,7 @@ def test_nothing_is_converted_while_another_process_is_at_work(old):
 )
 def test_records_that_cannot_be_converted_raise_an_error(old, file, change, message):
     path = old / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_text(json.dumps({**read_json(path, "record"), **change}))
     with pytest.raises(InputError, match=message):
         relens.upgrade(old)
 

@@ -20,6 +20,7 @@ from relens.data.queries import DIRECTIONS, Queries
 from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import DatasetError, InputError, RelensError, WeightsError
+from relens.files import read_json
 from relens.packs.export import Ranker
 from relens.prediction import Ensemble, ranked_device
 from relens.runs import MADE_BY, Run
@@ -308,7 +309,7 @@ def test_mismatched_weights_ranks_and_data_are_refused(copied, tmp_path):
     with pytest.raises(WeightsError, match="'patterns' is now another graph"):
         Ensemble.open(copied, "other")
     record = copied.model_path(weights.models[0]) / "trained" / "model.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"source": "gone"}))
+    record.write_text(json.dumps(read_json(record, "record") | {"source": "gone"}))
     with pytest.raises(DatasetError, match="was trained on 'gone', which cannot be loaded here"):
         Ensemble.open(copied, "dsc-rank")
     shutil.rmtree(copied.model_path("rotate"))
@@ -373,7 +374,7 @@ def test_the_device_is_that_of_the_ranking_if_it_is_here(copied, monkeypatch, ra
     if ranked is None:
         record.unlink()
     else:
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"device": ranked}))
+        record.write_text(json.dumps(read_json(record, "record") | {"device": ranked}))
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     assert ranked_device(copied) == Ensemble.open(copied, "dsc-rank").models.device == expected
     assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == torch.device("cpu")

@@ -12,7 +12,7 @@ from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.ensemble import learning_curves
 from relens.errors import InputError, MissingExtraError
-from relens.files import write_json
+from relens.files import read_json, write_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
@@ -37,7 +37,7 @@ def reported(tiny_run, tmp_path_factory):
 
 
 def comparison_of(run):
-    return Comparison.from_json(json.loads((run.path / COMPARISON).read_text()))
+    return Comparison.from_json(read_json(run.path / COMPARISON, "record"))
 
 
 def quick_run(path, valid, test, specs=SPECS):
@@ -284,7 +284,7 @@ def test_groups_without_validation_queries_show_the_fallback(tmp_path):
 def edited_run(path, edit, specs=SPECS):
     """Write a run whose comparison, as JSON, was changed by ``edit``."""
     run = quick_run(path, simulated.packed("valid"), simulated.packed("test"), specs)
-    value = json.loads((run.path / COMPARISON).read_text())
+    value = read_json(run.path / COMPARISON, "record")
     edit(value)
     write_json(run.path / COMPARISON, value)
     return run

@@ -14,6 +14,7 @@ from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
 from relens.training.log import LOG, LogRecord, read_log
 from relens.training.loop import TrainingObserver, TrainingResult, new_model, optimise
+from tests.patience import HANG
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
 CPU = torch.device("cpu")
@@ -118,7 +119,7 @@ def test_a_killed_run_goes_on(tmp_path) -> None:
     while kills < 4 and not (tmp_path / "end.safetensors").exists():
         before = sorted(path.name for path in (tmp_path / "run").glob("step-*"))
         child = subprocess.Popen(command, cwd=Path(__file__).parents[2])
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANG
         while child.poll() is None and time.monotonic() < deadline:
             if sorted(path.name for path in (tmp_path / "run").glob("step-*")) not in ([], before):
                 # Some time into what follows a checkpoint, each time another moment.
@@ -127,7 +128,7 @@ def test_a_killed_run_goes_on(tmp_path) -> None:
                 kills += 1
                 break
             time.sleep(0.002)
-        child.wait(timeout=120)
+        child.wait(timeout=HANG)
     assert kills > 0
     found, result = train("rotate", tmp_path / "run", "steps=400")
     assert result.step == 400
