@@ -16,6 +16,7 @@ from relens.comparison import Comparison
 from relens.data.queries import EVALUATED
 from relens.ensemble.search import search as search_weights
 from relens.evaluation import evaluate
+from relens.files import read_json
 from relens.packs.reduced import write_reduced
 from relens.packs.store import load_pack
 from relens.runs import Run
@@ -328,7 +329,7 @@ def test_searches_go_on_where_they_stopped(folder: Path, ring: Path) -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'relens[stacking]'")
     command = ("paper_searches.py", ring, "--output", folder / "s.json", "--trials", "2", "--basic-trials", "2")
     printed = run(*command, "--jobs", "1").splitlines()
-    record = json.loads((folder / "s.json").read_text())
+    record = read_json(folder / "s.json", "searches")
     assert [line.partition(":")[0] for line in printed] == list(record["searches"])
     assert {"stacking", "dsc, sweep", "simple, sweep, resample 9", "dsc, tpe, Q = 2, seed 4"} <= record[
         "searches"

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from relens.errors import InputError
+from relens.files import read_json
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
 from relens.training.log import LOG, LogRecord, read_log
@@ -168,6 +169,11 @@ def test_a_run_of_other_settings_is_refused(tmp_path) -> None:
 def test_damaged_checkpoints_are_refused_by_name(tmp_path) -> None:
     save_checkpoint(tmp_path, checkpoint(5))
     (tmp_path / "step-000000005" / TENSORS).write_bytes(b"\x80\x04pickle")
+    with pytest.raises(InputError, match=r"tensors.safetensors is damaged: .* Remove .* to start without it"):
+        newest_checkpoint(tmp_path, {}, CPU)
+    record = tmp_path / "step-000000005" / "state.json"
+    older = {key: value for key, value in read_json(record, "checkpoint").items() if key != "tensors"}
+    record.write_text(json.dumps(older))  # that of an older relens
     with pytest.raises(InputError, match=r"tensors.safetensors cannot be read"):
         newest_checkpoint(tmp_path, {}, CPU)
     (tmp_path / "step-000000005" / "state.json").write_text(json.dumps({"kind": "relens checkpoint", "format": 99}))

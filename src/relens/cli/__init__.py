@@ -11,7 +11,6 @@ import click
 
 from relens import __version__
 from relens.errors import InputError, RelensError, nearest
-from relens.files import VERIFY
 
 # verb -> (module, attribute, one-line help). A module is imported when its verb runs: `relens --help` stays fast.
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -75,6 +74,8 @@ def cli(no_verify: bool) -> None:
     input, 130 interrupted.
     """
     if no_verify:
+        from relens.files import VERIFY
+
         os.environ[VERIFY] = "0"
 
 

@@ -23,7 +23,7 @@ from relens.data.dataset import Dataset, Vocabulary
 from relens.data.queries import EVALUATED, SPLITS, Queries
 from relens.data.torch_files import read_saved
 from relens.data.tsv import read_lines
-from relens.errors import DatasetError
+from relens.errors import DatasetError, InputError
 from relens.files import open_npy, read_json, whole_folder
 from relens.records import OGB_COPY
 
@@ -323,10 +323,11 @@ def _copy_of(folder: Path, copies: Path | None) -> Path:
 
 
 def _manifest(copy: Path) -> dict[str, Any] | None:
-    """Return the manifest of a copy, or None if it is missing or has another format."""
-    if not (copy / MANIFEST).is_file():
+    """Return the manifest of a copy, or None if it is missing, damaged or of another format: the copy is made again."""
+    try:
+        found = read_json(copy / MANIFEST, "manifest")
+    except InputError:
         return None
-    found = read_json(copy / MANIFEST, "manifest")
     whole = {"sources", "keep_repeats", "node_counts", "relations"} <= found.keys()
     return found if whole and OGB_COPY.matches(found) else None
 
