@@ -215,6 +215,19 @@ def test_ranks_that_another_command_replaced_are_made_again(plan, finished, tmp_
     assert_same(path, copy)
 
 
+@pytest.mark.parametrize(
+    "file", ["ranks/test/gaps.bin", "ranks/valid/manifest.json", "weights/dsc.json", "stages/rank.json"]
+)
+def test_what_is_damaged_is_made_again(plan, finished, tmp_path, file):
+    path, comparison = finished
+    copy = shutil.copytree(path, tmp_path / "ring")
+    content = bytearray((copy / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / file).write_bytes(content)
+    assert go(plan, copy).evaluations == comparison.evaluations
+    assert_same(path, copy)
+
+
 def test_weights_that_were_changed_are_searched_again(plan, finished, tmp_path):
     copy = shutil.copytree(finished[0], tmp_path / "ring")
     shutil.copy(copy / "weights" / "mean.json", copy / "weights" / "dsc.json")

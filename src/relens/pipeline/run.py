@@ -65,11 +65,14 @@ class Stage:
 
     @property
     def complete(self) -> bool:
-        """Whether the stage was completed from the same inputs, and its outputs are still there."""
+        """Whether the stage was completed from the same inputs, and its outputs are still there and undamaged."""
         if not self._records[0].is_file():
             return False
-        record = STAGE.read(self._records[0])
-        return bool(record.get("made_from") == self._made_from and record.get("left") == _digest(self._left()))
+        try:
+            record, left = STAGE.read(self._records[0]), _digest(self._left())
+        except InputError:
+            return False
+        return bool(record.get("made_from") == self._made_from and record.get("left") == left)
 
     def ensure(self, work: Callable[[], None], *, repeat: bool = False) -> None:
         """Do the work unless the stage is complete; with ``repeat`` do it in any case.
