@@ -72,7 +72,7 @@ class Study:
         self.jobs, self.data = jobs, load_dataset(dataset)
         with np.load(folder / "confidence.npz", allow_pickle=False) as file:
             order = [file["models"].tolist().index(model) for model in self.packed.models]
-            self.numbers, self.best = file["valid.numbers"][order], file["valid.best"][order]
+            self.numbers, self.best = file["numbers"][order], file["best"][order]
         self.group = Grouping.by_relation_and_direction(self.packed.relations).groups_of(self.packed.queries)
         views = ContestedViews(self.packed, jobs)
         self.context = SearchContext(views, SCORE, SEARCHERS["sweep"], self.group, jobs=jobs)

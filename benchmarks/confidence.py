@@ -2,7 +2,7 @@
 
     python benchmarks/confidence.py runs/fb15k-237 --dataset fb15k-237 --output out/confidence.npz
 
-For every validation and test query and every model, from the scores of all entities but the other known training
+For every validation query and every model, from the scores of all entities but the other known training
 answers: the entropy of their softmax, the gap between the two best, that between the best and the mean, and which
 entity is best. Nothing here looks at the answer.
 """
@@ -16,7 +16,7 @@ import torch
 from relens.cli.options import run_argument
 from relens.data.catalog import load_dataset
 from relens.data.known_answers import KnownAnswers
-from relens.data.queries import EVALUATED, Queries
+from relens.data.queries import Queries
 from relens.files import whole_file
 from relens.ranking.scoring import score_queries
 from relens.runs import Run
@@ -30,26 +30,25 @@ ROWS = 512
 @click.option("--device", default="cuda")
 @click.option("--output", required=True, type=click.Path(path_type=Path))
 def main(run_path: Path, dataset: str, device: str, output: Path) -> None:
-    """Write the features of all queries of RUN."""
+    """Write the features of the validation queries of RUN."""
     run, data = Run.open(run_path), load_dataset(dataset)
     names = run.ranks("valid").models
     models = [run.model(name).load(data, device) for name in names]
     known = KnownAnswers.build([data.train], len(data.entities), len(data.relations))
-    arrays: dict[str, np.ndarray] = {"models": np.array(names)}
-    for split in EVALUATED:
-        queries = Queries.from_triples(getattr(data, split))
-        parts = []
-        for start in range(0, len(queries), ROWS):
-            batch = queries[np.arange(start, min(start + ROWS, len(queries)))]
-            offsets, answers = known.other_answers(batch)
-            row = torch.as_tensor(np.repeat(np.arange(len(batch)), np.diff(offsets)), device=device)
-            column = torch.as_tensor(answers, device=device).long()
-            parts.append(torch.stack([features(score_queries(model, batch), row, column) for model in models]))
-        found = torch.cat(parts, dim=1).cpu().numpy()  # (M, Q, 4)
-        arrays[f"{split}.numbers"], arrays[f"{split}.best"] = (
-            found[..., :3].astype(np.float32),
-            found[..., 3].astype(int),
-        )
+    queries = Queries.from_triples(data.valid)
+    parts = []
+    for start in range(0, len(queries), ROWS):
+        batch = queries[np.arange(start, min(start + ROWS, len(queries)))]
+        offsets, answers = known.other_answers(batch)
+        row = torch.as_tensor(np.repeat(np.arange(len(batch)), np.diff(offsets)), device=device)
+        column = torch.as_tensor(answers, device=device).long()
+        parts.append(torch.stack([features(score_queries(model, batch), row, column) for model in models]))
+    found = torch.cat(parts, dim=1).cpu().numpy()  # (M, Q, 4)
+    arrays = {
+        "models": np.array(names),
+        "numbers": found[..., :3].astype(np.float32),
+        "best": found[..., 3].astype(np.int32),
+    }
     with whole_file(output) as aside, aside.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
