@@ -86,9 +86,9 @@ def _outside(
     """Return the first query with a contested rank (N, K) outside of 2 to ``highest`` (Q,), or −1."""
     for model in range(contested.shape[0]):
         for query in range(len(highest)):
-            limit, low = highest[query], False
+            limit, wrong = highest[query], False
             for at in range(offsets[query], offsets[query + 1]):
-                low |= contested[model, at] < 2 or contested[model, at] > limit
-            if low:
+                wrong |= contested[model, at] < 2 or contested[model, at] > limit
+            if wrong:
                 return query
     return -1
