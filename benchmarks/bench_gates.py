@@ -1,19 +1,21 @@
 """Whether weights that see more of a query than its relation are better, by cross-validation inside validation.
 
-    python benchmarks/bench_gates.py fb15k-237=out/fb15k-237 wn18rr=out/wn18rr --output docs/results/strong/gates.json
+    python benchmarks/bench_gates.py wn18rr=out/wn18rr --output docs/results/strong/wn18rr/gates.json
 
 A folder holds what ``strong.sh`` and ``confidence.py`` keep of a run: ``reduced.npz`` and ``confidence.npz``. All
-variants are compared with weights per relation and direction, shrunk with the same κ, on the same folds:
+variants are compared with `dsc` on the same folds, with the input and the κ that it chooses:
 
 - *groups*: each group is cut into two or three parts by a property of the query, at the group's own quantiles; the
-  weights of a part are shrunk towards those of its group, with the best of several κ;
+  weights of a part are shrunk towards those of its group, which are those of `dsc`, with the best of several κ;
 - *gate*: the weights of a query are those of its group times exponentials of a linear function, or of a small network,
-  of all properties, trained by gradient on a smooth version of the reciprocal rank.
+  of all properties, trained by gradient on a smooth version of the reciprocal rank. It needs score gaps, and starts
+  from weights of these.
 
-The best κ of the parts is chosen on the same folds, which favours them a little.
+The best κ of the parts is chosen on the same folds, as that of `dsc` is.
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +33,11 @@ from relens.data.grouping import Grouping
 from relens.data.queries import query_key
 from relens.ensemble.context import SearchContext, split_by_group
 from relens.ensemble.grid import to_grid
+from relens.ensemble.inputs import INPUTS
 from relens.ensemble.inputs.score import SCORE
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.regularisation import Shrinkage, folds
+from relens.ensemble.search import search
 from relens.ensemble.searchers import SEARCHERS
 from relens.packs.reduced import read_reduced
 from relens.packs.thinning import ContestedViews
@@ -70,12 +74,25 @@ class Study:
     def __init__(self, dataset: str, folder: Path, jobs: int) -> None:
         self.packed = read_reduced(folder / "reduced.npz")["valid"]
         self.jobs, self.data = jobs, load_dataset(dataset)
+        self.input, self.kappa = SCORE, KAPPA
         with np.load(folder / "confidence.npz", allow_pickle=False) as file:
             order = [file["models"].tolist().index(model) for model in self.packed.models]
             self.numbers, self.best = file["numbers"][order], file["best"][order]
         self.group = Grouping.by_relation_and_direction(self.packed.relations).groups_of(self.packed.queries)
-        views = ContestedViews(self.packed, jobs)
-        self.context = SearchContext(views, SCORE, SEARCHERS["sweep"], self.group, jobs=jobs)
+        self.views = ContestedViews(self.packed, jobs)
+
+    def with_choice(self) -> "Study":
+        """Return the same study with the input and the κ that `dsc` chooses."""
+        scores = search(self.packed, method="dsc", jobs=self.jobs).settings["cross_validation"]
+        _, name, kappa = max((mrr, name, kappa) for name, row in scores.items() for kappa, mrr in row.items())
+        chosen = copy(self)
+        chosen.input, chosen.kappa = INPUTS[name], float(kappa)
+        return chosen
+
+    @property
+    def context(self) -> SearchContext:
+        """What a search needs."""
+        return SearchContext(self.views, self.input, SEARCHERS["sweep"], self.group, jobs=self.jobs)
 
     @cached_property
     def properties(self) -> dict[str, Array]:
@@ -106,15 +123,15 @@ class Study:
     def _fold(self, kept: Array, test: Array) -> Fold:
         present, members = split_by_group(self.group, kept)
         common, found = self.context.searcher.search_groups(self.context, kept, members, lossless=False)
-        shrinkage = Shrinkage.from_pairs(self.context.views, kept, SCORE)
+        shrinkage = Shrinkage.from_pairs(self.views, kept, self.input)
         weights = np.tile(common.weights, (int(self.group.max()) + 1, 1))
         own = np.array([result.weights for result in found])
-        weights[present] = shrinkage.shrink(own, common.weights, np.array([len(m) for m in members]), KAPPA)
+        weights[present] = shrinkage.shrink(own, common.weights, np.array([len(m) for m in members]), self.kappa)
         return Fold(kept, test, weights, shrinkage)
 
     def reciprocal(self, weights: Array, group: Array, at: Array) -> Array:
         """Return the reciprocal ranks of the queries at ``at`` (n,) by weights (G, N) of groups (Q,)."""
-        ranks = answer_ranks(self.packed, weights, group.astype(np.int32), input=SCORE, queries=at, jobs=self.jobs)
+        ranks = answer_ranks(self.packed, weights, group.astype(np.int32), input=self.input, queries=at, jobs=self.jobs)
         return 1.0 / ranks.realistic
 
     def plain(self) -> float:
@@ -218,15 +235,18 @@ def main(sources: tuple[str, ...], jobs: int, output: Path | None) -> None:
     for source in sources:
         dataset, _, folder = source.partition("=")
         study = Study(dataset, Path(folder), jobs)
-        plain = study.plain()
+        chosen = study.with_choice()
+        plain = chosen.plain()
 
-        def keep(title: str, mrr: float, dataset: str = dataset, plain: float = plain) -> None:
-            rows.append({"data": dataset, "weights": title, "plain": plain, "mrr": mrr})
-            say(f"{dataset}, {title}: {mrr:.5f}, {mrr - plain:+.5f}")
+        reference = {"data": dataset, "input": chosen.input.name, "kappa": str(chosen.kappa), "plain": plain}
 
-        for title, values in study.properties.items():
+        def keep(title: str, mrr: float, reference: dict[str, Any] = reference) -> None:
+            rows.append({**reference, "weights": title, "mrr": mrr})
+            say(f"{reference['data']}, {title}: {mrr:.5f}, {mrr - reference['plain']:+.5f}")
+
+        for title, values in chosen.properties.items():
             for parts in PARTS:
-                keep(f"groups cut in {parts} by {title}", study.refined(cut(values, study.group, parts)))
+                keep(f"groups cut in {parts} by {title}", chosen.refined(cut(values, chosen.group, parts)))
         for hidden in HIDDEN:
             keep(f"gate with {hidden} hidden units" if hidden else "linear gate", study.gated(hidden))
     settings = {"kappa": KAPPA, "kappas": KAPPAS, "jobs": jobs, "gate": [SEEN, BATCH, EPOCHS, RATE, DECAY, SMOOTH]}

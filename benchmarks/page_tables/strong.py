@@ -69,13 +69,11 @@ def left_out(dataset: str) -> str:
 
 def gates() -> str:
     """Return the cross-validated gain of weights that see more than the relation."""
-    found = load("strong/gates")["rows"]
-    graphs = list(dict.fromkeys(row["data"] for row in found))
-    kinds = list(dict.fromkeys(row["weights"] for row in found))
+    found = [row for strong in STRONG for row in load(f"strong/{strong.dataset}/gates")["rows"]]
     gain = {(row["data"], row["weights"]): row["mrr"] - row["plain"] for row in found}
-    titles = {strong.dataset: strong.title for strong in STRONG}
-    rows = [[kind, *(signed(gain[graph, kind]) for graph in graphs)] for kind in kinds]
-    return table(["gain over `dsc`, cross-validated MRR", *(titles.get(graph, graph) for graph in graphs)], rows)
+    kinds = dict.fromkeys(row["weights"] for row in found)
+    rows = [[kind, *(signed(gain[strong.dataset, kind]) for strong in STRONG)] for kind in kinds]
+    return table(["gain over `dsc`, cross-validated MRR", *(strong.title for strong in STRONG)], rows)
 
 
 TABLES = {"strong": beside_published, "strong-members": members, "strong-left-out": left_out, "strong-gates": gates}
