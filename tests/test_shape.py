@@ -68,6 +68,7 @@ COVERED_BY = {
     "serve/app.py": "serve/test_api.py",
     "serve/guard.py": "serve/test_api.py",
     "serve/lookup.py": "serve/test_api.py",
+    "serve/refusals.py": "serve/test_api.py",
     "tables/": "test_tables.py",
     "training/log.py": "training/test_loop.py",
     "training/state.py": "training/test_loop.py",
