@@ -511,7 +511,15 @@ def test_every_answer_has_the_security_headers(client, path):
 
 
 def test_pages_load_nothing_from_elsewhere_and_hold_no_inline_script(client):
-    for path in ("/", "/docs", "/static/page.js", "/static/combobox.js", "/static/docs.js", "/static/requests.js", "/static/style.css"):
+    for path in (
+        "/",
+        "/docs",
+        "/static/page.js",
+        "/static/combobox.js",
+        "/static/docs.js",
+        "/static/requests.js",
+        "/static/style.css",
+    ):
         response = client.get(path)
         assert response.status_code == 200
         assert "://" not in response.text
@@ -537,8 +545,7 @@ def test_head_answers_like_get_without_a_body(client, address, path):
 def test_the_description_lists_every_request(client):
     paths = get(client, "/openapi.json")["paths"]
     assert sorted(paths) == [
-        f"/api/{name}"
-        for name in ("entities", "entity", "explain", "health", "predict", "relations", "run", "weights")
+        f"/api/{name}" for name in ("entities", "entity", "explain", "health", "predict", "relations", "run", "weights")
     ]
     assert set(paths["/api/predict"]) == {"get", "post"}
     assert {"404", "422", "503", "504"} <= paths["/api/predict"]["get"]["responses"].keys()

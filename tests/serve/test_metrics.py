@@ -39,7 +39,9 @@ def parsed(text: str) -> tuple[Samples, dict[str, str]]:
             kinds[family] = kind
         else:
             name, inside, value = SAMPLE.fullmatch(line).groups()  # type: ignore[union-attr]
-            assert name == family or (kinds[family] == "histogram" and re.fullmatch(f"{family}_(bucket|sum|count)", name))
+            assert name == family or (
+                kinds[family] == "histogram" and re.fullmatch(f"{family}_(bucket|sum|count)", name)
+            )
             labels = tuple(LABEL.findall(inside or ""))
             assert ",".join(f'{key}="{text}"' for key, text in labels) == (inside or "")
             assert (name, labels) not in samples
@@ -67,7 +69,9 @@ def check_histogram(family: str, samples: Samples) -> None:
 
 
 def requests(samples: Samples) -> dict[tuple[str, str], float]:
-    found = {name_labels[1]: value for name_labels, value in samples.items() if name_labels[0] == "relens_requests_total"}
+    found = {
+        name_labels[1]: value for name_labels, value in samples.items() if name_labels[0] == "relens_requests_total"
+    }
     return {(dict(labels)["route"], dict(labels)["status"]): value for labels, value in found.items()}
 
 

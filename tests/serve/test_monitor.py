@@ -68,12 +68,11 @@ def test_a_strange_method_is_shortened():
 
 def test_a_client_that_leaves_has_no_status_and_refused_connections_have_one():
     log = io.StringIO()
-    with serving(Alphabetical(), Limits(connections=1), log=log) as address:
-        with connected(address) as connection:
-            connection.sendall(b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
-            with connected(address) as other:
-                other.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert read_all(other).startswith(b"HTTP/1.1 503")
+    with serving(Alphabetical(), Limits(connections=1), log=log) as address, connected(address) as connection:
+        connection.sendall(b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        with connected(address) as other:
+            other.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert read_all(other).startswith(b"HTTP/1.1 503")
     assert logged(log) == ["GET /api/health 503", "POST /api/predict -"]
 
 

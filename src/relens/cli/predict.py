@@ -251,7 +251,9 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
     metavar="FILE",
     help="File with a token that clients must send. RELENS_TOKEN, an environment variable, holds the token itself.",
 )
-@click.option("--no-token", is_flag=True, help="Serve other machines without a token: anyone there can use the service.")
+@click.option(
+    "--no-token", is_flag=True, help="Serve other machines without a token: anyone there can use the service."
+)
 @click.option(
     "--access-log",
     type=click.Path(path_type=Path),

@@ -13,8 +13,8 @@ from relens import __version__
 from relens.data.queries import Direction
 from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
-from relens.serve.refusals import Problem, RefusedError
 from relens.serve.lookup import GraphLookup
+from relens.serve.refusals import Problem, RefusedError
 from relens.serve.worker import Worker
 
 LABEL_LIMIT = 500

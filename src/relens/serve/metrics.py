@@ -15,8 +15,6 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MALFORMED, OTHER, NO_STATUS = "malformed", "other", "none"
 
 
-
-
 class Metrics:
     """Counters of one service. Labels take values from fixed lists only, whatever clients send."""
 
