@@ -32,11 +32,16 @@ def serving(ensemble: Alphabetical, limits: Limits | None = None, **options: Any
         assert not thread.is_alive()
 
 
-def raw(address: str, request: bytes) -> tuple[int, bytes]:
-    """Send bytes, and return the status and everything that comes back."""
-    with connected(address) as connection:
-        connection.sendall(request)
-        answer = read_all(connection)
+def raw(address: str, request: bytes, *, or_nothing: bool = False) -> tuple[int, bytes]:
+    """Send bytes, and return the status and everything that comes back; 0 if the service may hang up instead."""
+    try:
+        with connected(address) as connection:
+            connection.sendall(request)
+            answer = read_all(connection)
+    except ConnectionError:
+        answer = b""
+    if not answer and or_nothing:
+        return 0, b""
     return int(answer.split(b" ", 2)[1]), answer
 
 

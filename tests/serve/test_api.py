@@ -404,6 +404,14 @@ def test_connections_beyond_the_limit_get_a_json_refusal():
         until(lambda: httpx.get(f"{address}api/health", timeout=HANG).status_code, 200)
 
 
+def test_connections_beyond_twice_the_limit_are_closed_at_once():
+    with serving(Alphabetical(), Limits(connections=2, silent_seconds=HANG)) as address, ExitStack() as others:
+        silent = [others.enter_context(connected(address)) for _ in range(4)]
+        assert raw(address, HEALTH_AND_CLOSE, or_nothing=True) == (0, b"")
+        silent[0].close()
+        until(lambda: raw(address, HEALTH_AND_CLOSE, or_nothing=True)[0], 503)
+
+
 def test_headers_that_arrive_too_slowly_end_the_connection():
     with serving(Alphabetical(), Limits(silent_seconds=1)) as address, connected(address) as connection:
         connection.sendall(b"GET /api/health HTTP/1.1\r\n")
