@@ -424,9 +424,12 @@ def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
         service.ask("GET", "/metrics")[1].decode().splitlines()
     )
     tally.note(None if idle else "the metrics count requests that nobody waits for")
-    service.process.send_signal(signal.SIGINT)
-    with suppress(subprocess.TimeoutExpired):
-        service.process.wait(PATIENCE_S)
+    with service.connect() as stays:  # a client that was refused, and does not leave
+        stays.sendall(AMBIGUOUS[0])
+        stays.recv(1)
+        service.process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            service.process.wait(PATIENCE_S)
     code = service.process.returncode
     tally.note(None if code == 0 else f"the service ended with {code}")
     said = service.stderr.read_text(errors="replace")

@@ -1,5 +1,6 @@
 """The JSON interface, asked by a real client."""
 
+import asyncio
 import json
 import logging
 import re
@@ -18,6 +19,7 @@ import pytest
 
 from relens.data.dataset import Dataset
 from relens.errors import InputError
+from relens.serve.app import create_app
 from relens.serve.guard import Limits
 from tests.patience import HANG
 from tests.serve.answers import HOSTILE, MODELS, PEOPLE, SCRIPT, Alphabetical
@@ -548,6 +550,22 @@ def test_head_answers_like_get_without_a_body(client, address, path):
     assert head.headers["content-length"] == found.headers["content-length"]
     request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert raw(address, request.encode())[1].endswith(b"\r\n\r\n")
+
+
+def test_head_has_no_body_under_any_server():
+    app = create_app(Alphabetical(), "tiny")  # type: ignore[arg-type]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "HEAD", "path": "/", "query_string": b"", "headers": [(b"host", b"my.lab")]}
+    asyncio.run(app(scope, receive, send))
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [200]
+    assert b"".join(message.get("body", b"") for message in sent) == b""
 
 
 def test_the_description_lists_every_request(client):

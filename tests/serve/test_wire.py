@@ -2,6 +2,9 @@
 
 import json
 import re
+import socket
+import time
+from contextlib import ExitStack, suppress
 from threading import Event
 
 import h11
@@ -9,6 +12,7 @@ import pytest
 
 from relens.serve.guard import Limits
 from relens.serve.wire import HEAD_BYTES, HEADER_LINES, StrictConnection
+from tests.patience import HANG
 from tests.serve.answers import Alphabetical
 from tests.serve.serving import connected, raw, read_all, serving
 
@@ -25,6 +29,14 @@ def get(*headers: bytes, version: bytes = b"1.1") -> bytes:
 
 def post(*headers: bytes, body: bytes = b"", version: bytes = b"1.1") -> bytes:
     return get(*headers, version=version).replace(b"GET", b"POST", 1) + body
+
+
+def one_answer(connection: socket.socket) -> bytes:
+    """Return an answer whose body is a JSON object; it may arrive in parts."""
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += connection.recv(65536) or pytest.fail("the service hung up")
+    return answer
 
 
 CHUNKED = b"Transfer-Encoding: chunked"
@@ -164,17 +176,39 @@ def test_an_error_inside_a_body_that_is_answered_already_ends_the_connection(cap
     ensemble = Alphabetical(gate=Event())
     with serving(ensemble, Limits(connections=1)) as address, connected(address) as first:
         first.sendall(get(b"Connection: keep-alive"))
-        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        assert one_answer(first).startswith(b"HTTP/1.1 200")
         with connected(address) as second:  # one too many: it is refused before its body arrives
             second.sendall(post(CHUNKED))
             assert second.recv(12) == b"HTTP/1.1 503"
-            try:
+            with suppress(ConnectionError):
                 second.sendall(b"nonsense\r\n")
                 read_all(second)
-            except ConnectionError:
-                pass
         first.sendall(get())
-        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        assert one_answer(first).startswith(b"HTTP/1.1 200")
+    assert caplog.text == ""
+
+
+BOTH = post(b"Content-Length: 5", CHUNKED, body=b"0\r\n\r\n")
+
+
+def test_a_client_that_stays_after_a_refusal_is_disconnected(caplog):
+    with serving(Alphabetical(), Limits(silent_seconds=1)) as address, connected(address) as connection:
+        connection.sendall(get() + BOTH)
+        assert re.findall(rb"HTTP/1\.1 (\d+)", read_all(connection)) == [b"200", b"400"]
+        begun = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() < begun + HANG:
+                connection.sendall(b"more")
+                time.sleep(0.05)
+            pytest.fail("the service did not hang up")
+    assert caplog.text == ""
+
+
+def test_the_service_stops_while_a_refused_client_stays(caplog):
+    with ExitStack() as opened, serving(Alphabetical()) as address:
+        connection = opened.enter_context(connected(address))
+        connection.sendall(BOTH)
+        assert read_all(connection).startswith(b"HTTP/1.1 400")
     assert caplog.text == ""
 
 

@@ -92,6 +92,13 @@ class ImpatientProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
 
+    def shutdown(self) -> None:
+        """End the connection when the service stops; one that was refused has nothing more to say."""
+        if self._ended:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
@@ -118,6 +125,7 @@ class ImpatientProtocol(H11Protocol):
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *map(": ".join, response.headers.items()), "\r\n"]
         self.transport.write("\r\n".join(head).encode("latin-1") + bytes(response.body))
         self._monitor.malformed(self.client[0] if self.client else "-", status)
+        self._unset_keepalive_if_required()
         # A close now would take the answer away from a client that still sends.
         self.transport.write_eof()
         self._wait()
