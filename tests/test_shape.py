@@ -20,6 +20,7 @@ MAX_LINES, MAX_PARAMETERS = 60, 7
 COVERED_BY = {
     "cli/ranks_report.py": "cli/test_ranks.py",
     "clusters/engines.py": "clusters/test_remote.py",
+    "data/archives.py": "data/test_ogb_catalog.py",
     "data/download.py": "data/test_catalog.py",
     "data/tsv.py": "data/test_dataset.py",
     "models/edge_gradients.py": "models/test_paths.py",
@@ -68,6 +69,7 @@ COVERED_BY = {
     "serve/app.py": "serve/test_api.py",
     "serve/guard.py": "serve/test_api.py",
     "serve/lookup.py": "serve/test_api.py",
+    "serve/refusals.py": "serve/test_api.py",
     "tables/": "test_tables.py",
     "training/log.py": "training/test_loop.py",
     "training/state.py": "training/test_loop.py",

@@ -131,3 +131,9 @@ OGB_COPY = RecordKind(
     "relens copy of an OGB data set", 1, "Remove the copy; the next read writes it again.", DatasetError
 )
 IMPORTED = RecordKind("relens imported data set", 1, "Import it again with `relens data import`.", DatasetError)
+FETCHED = RecordKind(
+    "relens fetched archive",
+    1,
+    "Remove it to trust the next fetch, or name the digest with `relens data get NAME --sha256 HEX`.",
+    DatasetError,
+)

@@ -1,6 +1,8 @@
 """``relens serve``: a process that is started, asked and interrupted."""
 
 import json
+import os
+import re
 import shutil
 import signal
 import socket
@@ -47,10 +49,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def served(*arguments: object) -> "Iterator[tuple[subprocess.Popen[str], list[str]]]":
+def served(*arguments: object, **environment: str) -> "Iterator[tuple[subprocess.Popen[str], list[str]]]":
     """Start a service; yield it, and what it wrote until it was ready."""
     command = [sys.executable, "-m", "relens", "serve", *map(str, arguments)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, **environment}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stderr is not None
     try:
         lines: list[str] = []
@@ -71,14 +74,18 @@ def test_it_answers_like_the_library_until_it_is_interrupted(run):
         assert lines[:-1] == [f"relens: loading the models of {run}\n"]
         assert address.startswith("http://127.0.0.1:")
         with httpx.Client(base_url=address, timeout=HANG) as client:
-            assert client.get("/api/health").json()["method"] == "mean"
+            assert client.get("/api/run").json()["method"] == "mean"
             found = client.get("/api/predict", params={"head": "e3", "relation": "next", "top": 5}).json()
             batch = {"queries": [{"tail": "e7", "relation": "twice"}, {"head": "e3", "relation": "next"}], "top": 5}
             predictions = client.post("/api/predict", json=batch).json()["predictions"]
             assert "<title>relens</title>" in client.get("/").text
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=HANG)
-    assert (process.returncode, out, err) == (0, "", "relens: stopped\n")
+    *logged, last = err.splitlines()
+    assert (process.returncode, out, last) == (0, "", "relens: stopped")
+    assert [" ".join(line.split()[2:5]) for line in logged] == [
+        "GET /api/run 200", "GET /api/predict 200", "POST /api/predict 200", "GET / 200",
+    ]  # fmt: skip
     ensemble = Ensemble.open(run, weights="mean", device="cpu")
     expected = ensemble.predict(head="e3", relation="next", top=5)
     assert expected.to_json().items() <= found.items()
@@ -100,14 +107,43 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
         ]
 
 
-def test_other_machines_have_access_only_on_request_with_a_note(run):
-    with served(run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0") as (_, lines):
+def test_other_machines_have_access_with_a_token_only(run, tmp_path):
+    everywhere = ("serve", run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0")
+    outcome = fail(
+        2,
+        "0.0.0.0 can be reached from other machines, and there is no token: anyone there could use the service. Write "
+        "a token into a file and pass --token-file FILE, or set RELENS_TOKEN. --no-token serves everyone, for instance "
+        "behind a proxy that asks for passwords.",
+        *everywhere,
+    )
+    assert "loading" not in outcome.err
+    token, file = "a-token-that-nobody-guesses", tmp_path / "token"
+    file.write_text(f"{token}\n")
+    log = tmp_path / "requests.log"
+    for given, environment in (("--token-file", file), {}), ((), {"RELENS_TOKEN": token}):
+        with served(*everywhere[1:], *given, "--access-log", log, **environment) as (process, lines):
+            assert lines[:-1] == [f"relens: loading the models of {run}\n"]
+            port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG) as client:
+                assert client.get("/api/health", headers={"Host": "my.lab"}).json()["status"] == "ready"
+                assert client.get("/api/run").status_code == 401
+                found = client.get("/api/run", headers={"Host": "my.lab", "Authorization": f"Bearer {token}"})
+                assert found.json()["method"] == "mean"
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=HANG) == ("", "relens: stopped\n")
+        assert token not in "".join(lines)
+    assert re.findall(r"GET (\S+ \d+)", log.read_text()) == 2 * ["/api/health 200", "/api/run 401", "/api/run 200"]
+    assert token not in log.read_text()
+
+
+def test_other_machines_have_access_without_a_token_on_request_with_a_note(run):
+    with served(run, "--port", 0, "--weights", "mean", "--host", "0.0.0.0", "--no-token") as (_, lines):
         assert lines[-2] == (
-            "relens: 0.0.0.0 can be reached from other machines: anyone can use the service, there is no password\n"
+            "relens: 0.0.0.0 can be reached from other machines: anyone can use the service, there is no token\n"
         )
         port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
-        found = httpx.get(f"http://127.0.0.1:{port}/api/health", headers={"Host": "my.lab"}, timeout=HANG)
-        assert found.json()["status"] == "ok"
+        found = httpx.get(f"http://127.0.0.1:{port}/api/run", headers={"Host": "my.lab"}, timeout=HANG)
+        assert found.json()["method"] == "mean"
 
 
 def test_a_taken_port_is_refused_before_anything_is_loaded(run):
@@ -124,6 +160,15 @@ def test_wrong_requests_are_refused(run, tmp_path, run_path):
     fail(2, "has no weights 'best'", "serve", run, "--port", 0, "--weights", "best")
     fail(2, "choose one with --weights", "serve", run, "--port", 0)
     fail(2, "unknown device 'abacus'", "serve", run, "--port", 0, "--device", "abacus")
+    fail(2, "cannot be read: No such file or directory", "serve", run, "--port", 0, "--token-file", tmp_path / "none")
+    (tmp_path / "token").write_text("short")
+    fail(2, "has a token of 5 characters", "serve", run, "--port", 0, "--token-file", tmp_path / "token")
+    (tmp_path / "token").write_text("a-token-that-nobody-guesses")
+    given = ("--port", 0, "--token-file", tmp_path / "token")
+    fail(2, "--no-token contradicts the token that was given: drop it, or unset RELENS_TOKEN",
+         "serve", run, "--no-token", *given)  # fmt: skip
+    fail(2, "cannot write the request log", "serve", run, "--port", 0, "--access-log", tmp_path)
+    fail(2, "No such option '--token'", "serve", run, "--port", 0, "--token", "a-token-that-nobody-guesses")
     fail(2, "65536 is not in the range", "serve", run, "--port", 65536)
     outcome = fail(
         2, "holds ranks only, and predictions need the models that made them", "serve", run_path, "--port", 0

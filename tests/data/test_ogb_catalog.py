@@ -1,8 +1,10 @@
 """OGB's data sets by name: found where OGB keeps them, fetched as an archive, checked by their counts."""
 
 import functools
+import hashlib
 import http.server
 import re
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,10 +14,12 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
 
-from relens.data import download
+from relens.data import archives, download
 from relens.data.catalog import CATALOG, CatalogEntry, import_folder, load_dataset, load_entry, origin
 from relens.data.negatives import write_sampled
 from relens.errors import DatasetError, RelensError
+from relens.records import FETCHED
+from tests.cli.commands import fail, succeed
 from tests.data.test_catalog import serving
 from tests.data.test_negatives import graph
 from tests.ogb_files import biokg_splits, wikikg_splits, write_biokg, write_wikikg
@@ -190,3 +194,128 @@ def test_an_imported_data_set_keeps_its_candidates(tmp_path):
     import_folder(tmp_path / "sampled", "mine")
     found = load_dataset("mine")
     assert found.candidates["test"].negatives.tolist() == load_dataset("sampled").candidates["test"].negatives.tolist()
+
+
+# Digests of archives.
+
+
+def digest_of(site: tuple[Path, str]) -> str:
+    return hashlib.sha256((site[0] / "biokg.zip").read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def record(home: Path) -> Path:
+    return home / "data" / "ogbl_biokg.archive.json"
+
+
+@pytest.fixture
+def changed(remote: CatalogEntry, site: tuple[Path, str], home: Path) -> tuple[str, str]:
+    """Fetch the archive, remove the data set, change the archive, and return the digests before and after."""
+    load_dataset("ogbl-biokg")
+    before = digest_of(site)
+    shutil.rmtree(home / "data" / "ogbl_biokg")
+    with (site[0] / "biokg.zip").open("r+b") as file:  # a comment at the end: the content stays the same
+        file.seek(-2, 2)
+        file.write(b"\x01\x00!")
+    assert digest_of(site) != before
+    return before, digest_of(site)
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The archives that are unpacked."""
+    found: list[Path] = []
+    unpack = archives.unpack
+    monkeypatch.setattr(archives, "unpack", lambda file, *rest: found.append(file) or unpack(file, *rest))
+    return found
+
+
+def test_the_first_fetch_is_recorded_and_the_same_archive_accepted_later(remote, site, home, record):
+    assert not record.exists()
+    load_dataset("ogbl-biokg")
+    content = FETCHED.read(record)
+    assert (content["sha256"], content["url"]) == (digest_of(site), f"{site[1]}/biokg.zip")
+    shutil.rmtree(home / "data" / "ogbl_biokg")
+    assert load_dataset("ogbl-biokg").counts == COUNTS
+
+
+def test_another_archive_is_refused_with_both_digests_and_the_way_to_accept_it(home, record, changed, unpacked):
+    before, after = changed
+    message = (
+        rf"biokg\.zip sent an archive with SHA-256 {after}, expected {before}, that of the first fetch "
+        rf"\({re.escape(str(record))}\)\. Nothing was unpacked\. .* If you know from another source that "
+        rf"the new one is right, accept it: `relens data get ogbl-biokg --sha256 {after}`"
+    )
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("ogbl-biokg")
+    assert unpacked == []
+    assert list((home / "data").iterdir()) == [record]
+    assert FETCHED.read(record)["sha256"] == before
+
+
+def test_a_new_archive_is_accepted_by_its_digest(home, record, changed):
+    before, after = changed
+    fail(2, f"SHA-256 {after}, expected {before}", "data", "get", "ogbl-biokg")
+    succeed("data", "get", "ogbl-biokg", "--sha256", after.upper())
+    assert FETCHED.read(record)["sha256"] == after
+    shutil.rmtree(home / "data" / "ogbl_biokg")
+    succeed("data", "get", "ogbl-biokg")
+
+
+def test_a_given_digest_is_checked_at_the_first_fetch(remote, site, home, record, unpacked):
+    wrong = "0" * 64
+    with pytest.raises(DatasetError, match=rf"SHA-256 {digest_of(site)}, expected {wrong}, the one you gave\. Nothing"):
+        load_entry(remote, sha256=wrong)
+    assert (unpacked, list((home / "data").iterdir())) == ([], [])
+    assert load_entry(remote, sha256=digest_of(site)).counts == COUNTS
+    assert len(unpacked) == 1
+
+
+def test_a_given_digest_is_compared_with_the_archive_of_a_data_set_that_is_here(remote, site, record):
+    load_entry(remote)
+    assert load_entry(remote, sha256=digest_of(site)).counts == COUNTS
+    wrong = "0" * 64
+    with pytest.raises(
+        DatasetError, match=rf"came from an archive with SHA-256 {digest_of(site)}, expected {wrong}\. Rem"
+    ):
+        load_entry(remote, sha256=wrong)
+    record.unlink()
+    with pytest.raises(
+        DatasetError, match=rf"ogbl_biokg has no record of its archive, expected {wrong}\. Remove the fo"
+    ):
+        load_entry(remote, sha256=wrong)
+
+
+def test_an_archive_of_something_else_is_not_recorded(remote, site, record, monkeypatch):
+    monkeypatch.setitem(remote.counts, "train", 41)
+    with pytest.raises(DatasetError, match="this data is not ogbl-biokg"):
+        load_entry(remote, sha256=digest_of(site))
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "0" * 63, "0" * 65])
+def test_what_is_no_digest_is_refused(remote, digest):
+    with pytest.raises(DatasetError, match=r"is not a SHA-256: expected 64 hexadecimal digits, as sha256sum prints"):
+        load_entry(remote, sha256=digest)
+
+
+def test_only_archives_have_digests():
+    for name in ("patterns", "wn18rr"):
+        with pytest.raises(
+            DatasetError, match=f"{name} does not come as an archive: `sha256=HEX` is for ogbl-biokg and"
+        ):
+            load_entry(CATALOG[name], sha256="0" * 64)
+
+
+@pytest.mark.parametrize("content", ["{}", "nonsense", '{"kind": "relens fetched archive", "format": 1}',
+                                     '{"kind": "relens fetched archive", "format": 1, "sha256": "x"}'])  # fmt: skip
+def test_a_damaged_record_is_an_error_with_the_remedy(remote, site, home, record, content):
+    load_entry(remote)
+    shutil.rmtree(home / "data" / "ogbl_biokg")
+    record.write_text(content)
+    with pytest.raises(ValueError, match=r"ogbl_biokg\.archive\.json") as caught:
+        load_entry(remote)
+    # What cannot be read as JSON at all is reported by the reader of all JSON files.
+    assert content == "nonsense" or "emove it to trust the next fetch, or name the digest" in str(caught.value)
+    assert load_entry(remote, sha256=digest_of(site)).counts == COUNTS
+    assert FETCHED.read(record)["sha256"] == digest_of(site)

@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.browser import browser, console_errors, needs_browser
-from tests.serve.answers import HOSTILE, PEOPLE, SCRIPT
+from tests.serve.answers import HOSTILE, PEOPLE, SCRIPT, Alphabetical
+from tests.serve.serving import serving
 
 pytestmark = needs_browser
 pytest.importorskip("selenium")
@@ -239,7 +240,7 @@ def test_an_incomplete_question_gets_an_explanation(driver, address):
 
 def test_the_list_of_requests_is_written_without_help_from_elsewhere(driver, address):
     driver.get(f"{address}docs")
-    until(driver, lambda d: len(texts(d, ".request h2")) == 8)
+    until(driver, lambda d: len(texts(d, ".request h2")) == 9)
     assert "POST /api/predict" in texts(driver, ".request h2")
     loaded = "return performance.getEntriesByType('resource').map(e => e.name)"
     assert all(name.startswith(address) for name in driver.execute_script(loaded))
@@ -255,3 +256,63 @@ def test_nothing_is_wider_than_a_phone(address):
                 until(driver, lambda d: texts(d, "tr.why .path"))
             assert driver.execute_script("return document.documentElement.scrollWidth") == 390
             assert console_errors(driver) == []
+
+
+# ---- a service with a token ------------------------------------------------------------------------------------------
+
+TOKEN = "a+token/that~nobody._guesses-at-all=="
+STORED = "return [sessionStorage.length, localStorage.length, document.cookie, location.href]"
+
+
+@pytest.fixture
+def closed(driver: Any) -> Iterator[str]:
+    """The address of a service with a token, which the driver does not know yet."""
+    with serving(Alphabetical(), token=TOKEN) as address:
+        yield address
+        assert all("401" in entry for entry in console_errors(driver))
+
+
+def test_the_token_comes_with_the_fragment_and_leaves_the_address(driver, closed):
+    driver.get(f"{closed}?head=ada&relation=likes#token={TOKEN}")
+    shows(driver, "ada → likes → ?")
+    assert driver.execute_script(STORED) == [1, 0, "", f"{closed}?head=ada&relation=likes"]
+    assert not driver.find_elements("css selector", "#token")
+    driver.find_element("link text", "cleo").click()
+    shows(driver, "cleo → likes → ?")
+    assert TOKEN not in driver.page_source
+    driver.back()
+    shows(driver, "ada → likes → ?")
+    driver.get(f"{closed}docs")
+    until(driver, lambda d: texts(d, ".request h2"))
+    assert console_errors(driver) == []
+
+
+def test_the_page_asks_for_the_token(driver, closed):
+    for path in ("?head=ada&relation=likes", "docs"):
+        driver.get(closed + path)
+        driver.execute_script("sessionStorage.clear()")
+        driver.get(closed + path)
+        until(driver, lambda d: d.find_elements("css selector", "#token"))
+        assert one(driver, "label[for=token]").text == "This service needs a token:"
+        assert driver.switch_to.active_element.get_attribute("id") == "token"
+        assert one(driver, "#token").get_attribute("type") == "password"
+        assert not one(driver, "main").is_displayed()
+        one(driver, "#token").send_keys("é another token\n")
+        until(driver, lambda d: texts(d, "label[for=token]") == ["This is not the token of this service. Token:"])
+        one(driver, "#token").send_keys(f"{TOKEN}\n")
+        until(driver, lambda d: texts(d, ".request h2, #result-title"))
+        if path != "docs":
+            shows(driver, "ada → likes → ?")
+        assert driver.current_url == closed + path
+
+
+def test_a_fragment_with_another_token_is_no_way_in(driver, closed):
+    for token in ("", "wrong", "%zz", "<img src=x>"):
+        driver.get(f"{closed}docs")
+        driver.execute_script("sessionStorage.clear()")
+        driver.get(f"{closed}#token={token}")
+        until(driver, lambda d: d.find_elements("css selector", "#token"))
+        assert driver.current_url == closed
+    driver.execute_script("location.hash = 'token=' + arguments[0]", TOKEN)
+    until(driver, lambda d: "9 entities" in one(d, "#served").text)
+    assert driver.current_url == closed

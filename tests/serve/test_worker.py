@@ -5,7 +5,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from relens.serve.guard import Limits, RefusedError
+from relens.serve.guard import Limits
+from relens.serve.refusals import RefusedError
 from relens.serve.worker import Worker
 
 

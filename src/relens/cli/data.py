@@ -97,17 +97,25 @@ def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     is_flag=True,
     help="Accept OGB's negatives even if they repeat or include the answer; each one counts, as in OGB's evaluator.",
 )
+@click.option(
+    "--sha256",
+    metavar="HEX",
+    help="SHA-256 of OGB's archive, checked before it is unpacked.  [default: that of the first fetch, if any]",
+)
 @offline
 @as_json
-def get(name: str, keep_repeats: bool, offline: bool, as_json: bool) -> None:
+def get(name: str, keep_repeats: bool, sha256: str | None, offline: bool, as_json: bool) -> None:
     """Download a data set once, check its content, and print its folder.
 
     NAME is a name from `relens data list`. A data set on this machine is checked, not downloaded again. A generated
     data set has no folder, and nothing is printed.
+
+    OGB's archives come over plain http. The SHA-256 of the first fetch is recorded, and a later fetch of another
+    archive is an error.
     """
     entry = find_entry(name)
     was_here = entry.generate is not None or locate_folder(entry) is not None
-    loaded = load_entry(entry, offline=offline, keep_repeats=keep_repeats, progress=TerminalProgress())
+    loaded = load_entry(entry, offline=offline, keep_repeats=keep_repeats, sha256=sha256, progress=TerminalProgress())
     how = "is generated when needed" if entry.generate else "was here already" if was_here else "was downloaded"
     checked = "content is" if entry.fingerprint else "counts are"
     note(f"{entry.name} {how}; its {checked} as expected")

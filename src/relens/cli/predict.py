@@ -12,7 +12,7 @@ import click
 
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
-from relens.errors import MissingExtraError
+from relens.errors import InputError, MissingExtraError
 from relens.files import whole_file
 from relens.prediction import KNOWN, Asked, Ensemble, Predictions
 from relens.runs import Run
@@ -245,18 +245,46 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
 )
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with a token that clients must send. RELENS_TOKEN, an environment variable, holds the token itself.",
+)
+@click.option(
+    "--no-token", is_flag=True, help="Serve other machines without a token: anyone there can use the service."
+)
+@click.option(
+    "--access-log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to append a line to for each request.  [default: stderr]",
+)
 @facts_option
 @weights_option
 @device_option
-def serve(run_path: Path, host: str, port: int, facts: Path | None, name: str | None, device: str) -> None:
+def serve(
+    run_path: Path,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    no_token: bool,
+    access_log: Path | None,
+    facts: Path | None,
+    name: str | None,
+    device: str,
+) -> None:
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
 
     The page asks for a relation and a head or a tail. It shows the answers with the vote of every model, and each
     answer can be the next question. /docs lists the requests of the JSON interface. Models run on the device that the
     run was ranked on, if it is here. Ctrl-C stops the service.
+
+    With --host, other machines can reach the service. It then needs a token, or --no-token.
     """
     try:
         from relens.serve import server
+        from relens.serve.access import read_token
         from relens.serve.app import create_app, warm_up
     except ImportError as error:
         raise MissingExtraError("serving an ensemble", "serve") from error
@@ -264,13 +292,31 @@ def serve(run_path: Path, host: str, port: int, facts: Path | None, name: str | 
 
     run = Run.open(run_path)
     check_models(run)
-    with server.listen(host, port) as listener:
+    token = read_token(token_file)
+    with server.listen(host, port) as listener, _request_log(access_log) as log:
+        server.check_reach(listener, host, token, no_token=no_token)
         note(f"loading the models of {run.path}")
         ensemble = open_ensemble(run, name, device, facts)
         warm_up(ensemble)
-        app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host))
-        if not server.is_loopback(listener):
-            note(f"{host} can be reached from other machines: anyone can use the service, there is no password")
+        app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host), token=token, log=log)
+        if token is None and not server.is_loopback(listener):
+            note(f"{host} can be reached from other machines: anyone can use the service, there is no token")
         note(f"serving at {server.address(listener)} (Ctrl-C stops it)")
         server.serve(app, listener)
     note("stopped")
+
+
+@contextmanager
+def _request_log(file: Path | None) -> Iterator[TextIO]:
+    """Yield stderr, or a file to append to."""
+    if file is None:
+        yield sys.stderr
+        return
+    try:
+        log = file.open("a", encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot write the request log {file}: {error.strerror or error}. Choose another `access_log=FILE`."
+        ) from error
+    with log:
+        yield log

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relens.data.archives import ChangedError, checked_digest, fetch_and_unpack, record_digest, recorded_digest
 from relens.data.candidates import RECORD as CANDIDATES_FILE
 from relens.data.candidates import write_candidates
 from relens.data.dataset import Dataset, read_folder, write_folder
-from relens.data.download import download_archive, download_splits
+from relens.data.download import download_splits
 from relens.data.ogb import is_ogb, read_ogb
 from relens.data.patterns import patterns
 from relens.data.queries import SPLITS
@@ -147,18 +148,31 @@ def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = F
 
 
 def load_entry(
-    entry: CatalogEntry, *, offline: bool = False, keep_repeats: bool = False, progress: Progress = SILENT
+    entry: CatalogEntry,
+    *,
+    offline: bool = False,
+    keep_repeats: bool = False,
+    sha256: str | None = None,
+    progress: Progress = SILENT,
 ) -> Dataset:
-    """Load a named data set, ignoring any folder of that name in the working directory."""
+    """Load a named data set, ignoring any folder of that name in the working directory.
+
+    ``sha256`` is the digest that its archive must have. Without it, the archive must have the digest of the first
+    fetch.
+    """
     if keep_repeats and entry.archive is None:
         raise DatasetError(
             f"{entry.name} does not come with OGB's negatives: `keep_repeats=True` is for ogbl-biokg and ogbl-wikikg2"
         )
+    if sha256 is not None and entry.archive is None:
+        raise DatasetError(f"{entry.name} does not come as an archive: `sha256=HEX` is for ogbl-biokg and ogbl-wikikg2")
     if entry.generate is not None:
         return _checked(entry.generate(), entry, "its generator")
     folder = locate_folder(entry)
     if folder is None:
-        return _fetch(entry, progress, offline=offline, keep_repeats=keep_repeats)
+        return _fetch(entry, progress, sha256, offline=offline, keep_repeats=keep_repeats)
+    if sha256 is not None:
+        _check_origin(entry, folder, checked_digest(sha256))
     if entry.archive is not None and not is_ogb(folder):
         raise DatasetError(f"{folder} has no split/*/*.pt: expected OGB's layout. {_by_hand(entry, folder)}")
     return _checked(open_folder(folder, entry.name, keep_repeats=keep_repeats), entry, str(folder))
@@ -248,24 +262,50 @@ def _shelves() -> list[Path]:
     return [Path(given), cache_folder()] if given else [cache_folder()]
 
 
-def _fetch(entry: CatalogEntry, progress: Progress, *, offline: bool, keep_repeats: bool) -> Dataset:
+def _digest_record(entry: CatalogEntry) -> Path:
+    """Return the file with the digest of an archive. It stays there when the data set is removed."""
+    return cache_folder() / f"{entry.folder}.archive.json"
+
+
+def _check_origin(entry: CatalogEntry, folder: Path, digest: str) -> None:
+    """Raise an error unless the data set in a folder came from the archive with a digest."""
+    fetched = folder.parent == cache_folder()  # not put elsewhere by hand
+    recorded = recorded_digest(_digest_record(entry)) if fetched else None
+    if digest != recorded:
+        found = f"came from an archive with SHA-256 {recorded}" if recorded else "has no record of its archive"
+        raise DatasetError(f"{folder} {found}, expected {digest}. Remove the folder to fetch the archive again.")
+
+
+def _fetch(
+    entry: CatalogEntry, progress: Progress, sha256: str | None, *, offline: bool, keep_repeats: bool
+) -> Dataset:
     """Download and check a data set. It appears in the cache only if it is complete and correct."""
-    target = cache_folder() / entry.folder
+    target, record = cache_folder() / entry.folder, _digest_record(entry)
     by_hand = _by_hand(entry, target)
     if offline:
         raise DatasetError(f"{entry.name} is not on this machine and `offline=True` forbids the download. {by_hand}")
     if not entry.sources and entry.archive is None:
         raise DatasetError(f"{entry.name} is not on this machine and has no known URL. {by_hand}")
+    expected = recorded_digest(record) if sha256 is None else checked_digest(sha256)
     with whole_folder(target) as temporary:
         try:
             if entry.archive is None:
                 download_splits(entry.sources, temporary, progress)
             else:
-                download_archive(*entry.archive, temporary, progress)
+                digest = fetch_and_unpack(entry.archive, temporary, expected, progress)
+        except ChangedError as error:
+            source = f"that of the first fetch ({record})" if sha256 is None else "the one you gave"
+            raise DatasetError(
+                f"{error}, {source}. Nothing was unpacked. Its publisher has replaced the archive, "
+                f"or somebody has changed it on the way. If you know from another source that the new one is right, "
+                f"accept it: `relens data get {entry.name} --sha256 {error.found}`"
+            ) from error
         except RelensError as error:
             raise RelensError(f"{error}. {by_hand}") from error
         urls = " ".join([url for urls in entry.sources.values() for url in urls] + list(entry.archive or ())[:1])
         _checked(open_folder(temporary, entry.name, keep_repeats=keep_repeats), entry, urls)
+        if entry.archive is not None:
+            record_digest(record, entry.archive[0], digest)
     return open_folder(target, entry.name)
 
 

@@ -4,6 +4,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from urllib.error import HTTPError
@@ -28,12 +29,18 @@ def download_splits(sources: Mapping[str, tuple[str, ...]], folder: Path, progre
         (folder / f"{split}.txt").write_bytes(b"".join(part.removesuffix(b"\n") + b"\n" for part in parts))
 
 
-def download_archive(url: str, top: str, folder: Path, progress: Progress) -> None:
-    """Download a zip archive and unpack the content of its top folder ``top`` into a folder."""
-    archive = folder / ".archive.zip"
+def fetch_archive(url: str, archive: Path, progress: Progress) -> str:
+    """Write the content of a URL into a file, and return its SHA-256 in hexadecimal digits."""
+    digest = sha256()
     with disk_errors(archive), archive.open("wb") as file:
         for chunk in _chunks(url, MAX_ARCHIVE_BYTES, progress):
+            digest.update(chunk)
             file.write(chunk)
+    return digest.hexdigest()
+
+
+def unpack(archive: Path, url: str, top: str, folder: Path, progress: Progress) -> None:
+    """Unpack the content of the top folder ``top`` of a zip archive that came from ``url`` into a folder."""
     try:
         with zipfile.ZipFile(archive) as opened, progress.task(f"unpacking {top}", len(opened.infolist())) as advance:
             for member in opened.infolist():
@@ -41,7 +48,6 @@ def download_archive(url: str, top: str, folder: Path, progress: Progress) -> No
                 advance(1)
     except (zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise RelensError(f"{url} sent no complete zip archive ({error})") from error
-    archive.unlink()
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, top: str, folder: Path) -> None:

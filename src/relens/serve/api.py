@@ -13,8 +13,8 @@ from relens import __version__
 from relens.data.queries import Direction
 from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
-from relens.serve.guard import Problem, RefusedError
 from relens.serve.lookup import GraphLookup
+from relens.serve.refusals import Problem, RefusedError
 from relens.serve.worker import Worker
 
 LABEL_LIMIT = 500
@@ -177,6 +177,7 @@ class Predictions(BaseModel):
 
 
 REFUSED: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "The token is missing or wrong, if the service has one."},
     403: {"model": Problem, "description": "A page of another origin asks."},
     404: {"model": Problem, "description": "An unknown name; the closest ones come with it."},
     422: {"model": Problem, "description": "A malformed request."},
@@ -188,16 +189,25 @@ SLOW: dict[int | str, dict[str, Any]] = {
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
-def look_ups(graph: GraphLookup, run: str, *, explains: bool) -> APIRouter:
-    """Return the requests that need no model: health, relations, entities, weights."""
+def status(worker: Worker) -> APIRouter:
+    """Return the request for the state of the service. It needs no token, so it says nothing about the run."""
     router = APIRouter(prefix="/api", responses=REFUSED)
 
-    @router.get("/health", summary="What is served")
-    def health() -> dict[str, Any]:
+    @router.get("/health", summary="Whether the service is ready, or has as many predictions in line as it takes")
+    async def health() -> dict[str, Any]:
+        return {"status": "busy" if worker.full else "ready", "relens": __version__}
+
+    return router
+
+
+def look_ups(graph: GraphLookup, run: str, *, explains: bool) -> APIRouter:
+    """Return the requests that need no model: the run, relations, entities, weights."""
+    router = APIRouter(prefix="/api", responses=REFUSED)
+
+    @router.get("/run", summary="What is served")
+    def describe() -> dict[str, Any]:
         weights, dataset = graph.weights, graph.dataset
         return {
-            "status": "ok",
-            "relens": __version__,
             "run": run,
             "dataset": {"name": dataset.name, "fingerprint": dataset.fingerprint, **dataset.counts},
             "models": weights.models,

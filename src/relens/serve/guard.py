@@ -1,114 +1,19 @@
-"""The guard: limits and checks that every request passes, refusals, and security headers of every answer."""
+"""The guard: limits and checks that every request passes, and security headers of every answer."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from urllib.parse import quote
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relens.errors import InputError
-
-SHOWN = 3
-PLAINLY = {
-    "missing": "it is missing",
-    "extra_forbidden": "there is no such parameter",
-    "model_attributes_type": "expected a JSON object",
-}
-NO_JSON = "the body cannot be read as JSON"
-NO_OBJECT = "expected a JSON object, sent with Content-Type: application/json"
-# After 408 and 413 the rest of a body may still arrive: nobody reads it.
-HEADERS_OF = {503: {"Retry-After": "1"}, 408: {"Connection": "close"}, 413: {"Connection": "close"}}
-INTERNAL = "the service failed at this request; its operator finds the reason in its log"
-
-
-class Problem(BaseModel):
-    """The reason of a refusal."""
-
-    error: str = Field(description="What was found, what was expected, what to do.")
-    closest: list[str] = Field(default=[], description="Names similar to an unknown one.")
-
-
-class RefusedError(Exception):
-    """A request that the service refuses."""
-
-    def __init__(self, status: int, message: str, closest: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.status, self.message, self.closest = status, message, list(closest)
-
-    def response(self) -> JSONResponse:
-        """Return the refusal as a response."""
-        content: dict[str, Any] = {"error": self.message, "closest": self.closest}
-        return JSONResponse(content, self.status, HEADERS_OF.get(self.status))
-
-
-def unknown(kind: str, label: str, closest: Sequence[str], where: str = "") -> RefusedError:
-    """Return the refusal of an unknown name, with similar names."""
-    hint = "did you mean " + " or ".join(map(repr, closest)) + "?" if closest else "no name is similar"
-    return RefusedError(404, f"{where}unknown {kind} {_shortened(label)!r}; {hint}", closest)
-
-
-def ambiguous(kinds: str, labels: Sequence[str], where: str = "") -> RefusedError:
-    """Return the refusal of a name that several entities or relations have, with some of their labels."""
-    message = f"{where}{len(labels)} {kinds} have this name: give the label of one of them"
-    return RefusedError(422, message, labels[:SHOWN])
-
-
-def _shortened(label: str, limit: int = 80) -> str:
-    return label if len(label) <= limit else label[: limit - 1] + "…"
-
-
-def add_refusals(app: FastAPI) -> None:
-    """Turn every kind of error into a response with the same JSON object."""
-
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        del request
-        return _refusal(error).response()
-
-    for kind in (RefusedError, RequestValidationError, HTTPException, InputError):
-        app.add_exception_handler(kind, refused)
-
-
-def _refusal(error: Exception) -> RefusedError:
-    if isinstance(error, RefusedError):
-        return error
-    if isinstance(error, RequestValidationError):
-        return RefusedError(422, _complaints(error.errors()))
-    if isinstance(error, HTTPException):
-        if error.status_code == 400:  # FastAPI's status for a body that the JSON parser cannot read
-            return RefusedError(422, NO_JSON)
-        nothing = "there is nothing here: /docs lists all requests"
-        return RefusedError(error.status_code, nothing if error.status_code == 404 else str(error.detail).lower())
-    return RefusedError(422, str(error))
-
-
-def _complaints(errors: Sequence[Any]) -> str:
-    """Say which part of a request is wrong and why. The request itself is not repeated: it may be anything."""
-    said = "; ".join(_complaint(error) for error in errors[:SHOWN])
-    left = len(errors) - SHOWN
-    return f"{said}; and {left} more" if left > 0 else said
-
-
-def _complaint(error: Any) -> str:
-    if error["type"] == "json_invalid":
-        return NO_JSON
-    # FastAPI begins with "query" or "body"; people do not need that.
-    place = ".".join(str(part) for part in error["loc"] if part not in ("query", "body"))
-    message = PLAINLY.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
-    if place:
-        return f"{_shortened(place)}: {message}"
-    return NO_OBJECT if error["type"] in PLAINLY else message
-
+from relens.serve.access import Access
+from relens.serve.refusals import RefusedError
 
 log = logging.getLogger(__name__)
 
+INTERNAL = "the service failed at this request; its operator finds the reason in its log"
 # No inline script or style, and nothing from other origins: a label could do no harm even if it became markup.
 HEADERS = {
     "Content-Security-Policy": (
@@ -119,6 +24,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+REFUSAL = "relens.refusal"
+"""The key of the refusal that the server has decided on, in the state of a request."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +37,7 @@ class Limits:
         in_line: predictions that may wait or run at the same time.
         body_bytes: length of the body of a request.
         body_seconds: time for a client to send the body.
-        connections: open connections; one more is answered with status 503.
+        connections: open connections; one more is answered with status 503, and twice as many are never exceeded.
         silent_seconds: time without a whole request after which a connection is closed; four times that while an answer
             is unread.
     """
@@ -147,46 +54,37 @@ DEFAULT_LIMITS = Limits()
 
 
 class Guard:
-    """Middleware that checks host name, origin and body length, adds security headers, and hides tracebacks."""
+    """Middleware that checks access and body length, adds security headers, answers HEAD, and hides tracebacks."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str] | None) -> None:
-        self.app, self.limits, self.hosts = app, limits, hosts
+    def __init__(self, app: ASGIApp, limits: Limits, access: Access) -> None:
+        self.app, self.limits, self.access = app, limits, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request, then pass it on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun = False
-
-        async def guarded(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
+        headers = Headers(scope=scope)
+        answer = _Answer(send, headers, without_body=scope["method"] == "HEAD")
+        if answer.without_body:
+            scope = {**scope, "method": "GET"}
         try:
-            headers = Headers(scope=scope)
-            self._check_host(headers.get("host", ""))
-            if scope["path"].startswith("/api/"):
-                _check_page(headers)
+            refusal = scope.get("state", {}).get(REFUSAL)
+            if refusal is not None:
+                answer.closes = True
+                raise refusal
+            self.access.check(scope["path"], headers)
             body = await self._read(headers, receive)
             if body is not None:
-                await self.app(scope, _replayed(body, receive), guarded)
-        except RefusedError as refusal:
-            await refusal.response()(scope, receive, guarded)
+                answer.closes = "transfer-encoding" in headers
+                await self.app(scope, _replayed(body, receive), answer)
+        except RefusedError as refused:
+            await refused.response()(scope, receive, answer)
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
-            if begun:
+            log.exception("%s %s failed", scope["method"], quote(scope["path"], errors="replace"))
+            if answer.begun:
                 raise
-            await RefusedError(500, INTERNAL).response()(scope, receive, guarded)
-
-    def _check_host(self, host: str) -> None:
-        """Refuse a foreign host name: another site may have pointed it at this machine."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if self.hosts is not None and name.strip("[]").lower() not in self.hosts:
-            raise RefusedError(421, f"this service answers to {' and '.join(sorted(self.hosts))}, not to another host")
+            await RefusedError(500, INTERNAL).response()(scope, receive, answer)
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
         """Return the whole body; refuse one that is too long or too slow. Return None if the client has left."""
@@ -211,15 +109,27 @@ class Guard:
             raise RefusedError(408, f"the body did not arrive within {seconds:g} s: send it again") from None
 
 
-def _check_page(headers: Headers) -> None:
-    """Refuse requests that a browser sends for a page of another origin."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    # The browser is right about its own page, even if a proxy has changed the host name.
-    if site == "same-origin":
-        return
-    foreign = origin is not None and origin.rpartition("://")[2].lower() != headers.get("host", "").lower()
-    if foreign or site in ("cross-site", "same-site"):
-        raise RefusedError(403, "a page from elsewhere may not ask: use this service's own page, or a program")
+class _Answer:
+    """The answer to one request, on its way to the client.
+
+    A connection is closed after an answer that comes before the end of the body, because nobody reads the rest. The
+    end of a chunked body has several readings, so that connection is closed, too.
+    """
+
+    def __init__(self, send: Send, headers: Headers, *, without_body: bool) -> None:
+        self._send = send
+        self.without_body = without_body
+        self.closes = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            MutableHeaders(scope=message).update({**HEADERS, "Connection": "close"} if self.closes else HEADERS)
+        elif self.without_body:
+            message = {**message, "body": b""}
+        await self._send(message)
 
 
 def _too_long(limit: int) -> RefusedError:

@@ -10,7 +10,7 @@ from relens.data.dataset import Dataset, Vocabulary
 from relens.data.queries import DIRECTIONS, HEAD, TAIL
 from relens.ensemble.weights import EnsembleWeights
 from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
-from relens.serve.guard import ambiguous, unknown
+from relens.serve.refusals import ambiguous, unknown
 
 
 class GraphLookup:

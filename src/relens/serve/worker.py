@@ -6,7 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any, TypeVar
 
-from relens.serve.guard import Limits, RefusedError
+from relens.serve.guard import Limits
+from relens.serve.refusals import RefusedError
 
 T = TypeVar("T")
 
@@ -40,13 +41,23 @@ class Worker:
             given_up.set()
             waiting.cancel()
 
+    @property
+    def in_line(self) -> int:
+        """The number of jobs that wait or run."""
+        return self._in_line
+
+    @property
+    def full(self) -> bool:
+        """Whether another job would be refused now."""
+        return self._in_line >= self._limits.in_line
+
     def close(self) -> None:
         """Accept no more jobs and drop the waiting ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _enter(self) -> None:
         with self._lock:
-            if self._in_line >= self._limits.in_line:
+            if self.full:
                 raise RefusedError(503, f"{self._in_line} requests are in line already: try again in a moment")
             self._in_line += 1
 

@@ -1,5 +1,7 @@
 // The requests of the service, written from its own description.
 
+import { ask } from "/static/requests.js";
+
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -62,7 +64,7 @@ function request(path, method, operation, schemas) {
 }
 
 async function show() {
-  const { paths, components } = await (await fetch("/openapi.json")).json();
+  const { paths, components } = await ask("/openapi.json");
   const found = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => request(path, method, operation, components.schemas)));
   document.getElementById("requests").replaceChildren(...found);

@@ -2,6 +2,7 @@
 // they only ever become text.
 
 import { Combobox } from "/static/combobox.js";
+import { ask } from "/static/requests.js";
 
 const TRAIL_LIMIT = 8;
 const SUGGESTIONS = 12;
@@ -14,20 +15,6 @@ const sides = [...document.getElementsByName("side")];
 let relations = [];
 let explains = false;
 let turn = 0;
-
-// ---- requests ------------------------------------------------------------------------------------------------
-
-async function ask(path, parameters = {}) {
-  let response;
-  try {
-    response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
-  } catch {
-    throw new Error("The service does not answer. Is it still running?");
-  }
-  const value = await response.json().catch(() => ({ error: `The service answered with status ${response.status}.` }));
-  if (!response.ok) throw Object.assign(new Error(value.error), { closest: value.closest ?? [] });
-  return value;
-}
 
 // ---- the question and the address ----------------------------------------------------------------------------
 
@@ -389,12 +376,12 @@ function begin() {
 }
 
 async function introduce() {
-  const [health, found] = await Promise.all([ask("/api/health"), ask("/api/relations")]);
+  const [run, found] = await Promise.all([ask("/api/run"), ask("/api/relations")]);
   relations = found.relations;
-  explains = health.explains;
-  const { dataset, models } = health;
+  explains = run.explains;
+  const { dataset, models } = run;
   at("served").textContent =
-    `${health.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
+    `${run.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
     `${models.length} models`;
   const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, example }) => {
     const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, trail: [] };

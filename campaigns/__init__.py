@@ -1,0 +1,1 @@
+"""Campaigns: attacks on relens that must all be survived; see docs/reliability.md."""
