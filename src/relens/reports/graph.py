@@ -126,7 +126,7 @@ def largest_relations(table: Table, limit: int) -> Table:
     """Return a table of the graph with only the ``limit`` relations that have most triples, in the same order."""
     if len(table.rows) <= limit:
         return table
-    first = [column.heading for column in table.columns].index(SPLITS[0])
-    sizes = np.array([sum(row.values[first : first + len(SPLITS)]) for row in table.rows])
+    counts = [i for i, column in enumerate(table.columns) if column.heading in SPLITS]
+    sizes = np.array([[row.values[i] for i in counts] for row in table.rows], dtype=np.int64).sum(axis=1)
     kept = np.sort(np.argsort(-sizes, kind="stable")[:limit])
     return replace(table, rows=tuple(table.rows[r] for r in kept))
