@@ -306,11 +306,22 @@ def relation_spread(answer_ranks_by_model: Mapping[str, AnswerRanks], packed: Pa
 
 
 def _by_part(answer_ranks: AnswerRanks, part: npt.NDArray[Any], labels: Sequence[str]) -> dict[str, Metrics]:
-    """Measure every part that has queries; ``part`` (Q,) holds an index into ``labels`` per query."""
+    """Measure every part that has queries; ``part`` (Q,) holds an index into ``labels`` per query.
+
+    Parts with the same ranks share their metrics: among many relations, most have few queries.
+    """
     order = np.argsort(part, kind="stable")
     present, begins = np.unique(part[order], return_index=True)
     parts = np.split(order, begins[1:])
-    return {labels[i]: Metrics.measure(answer_ranks, index) for i, index in zip(present, parts, strict=True)}
+    measured: dict[bytes, Metrics] = {}
+    found = {}
+    for i, index in zip(present, parts, strict=True):
+        ranks = answer_ranks[index]
+        key = ranks.ahead.tobytes() + ranks.tied.tobytes()
+        if key not in measured:
+            measured[key] = Metrics.measure(ranks)
+        found[labels[i]] = measured[key]
+    return found
 
 
 def _by_cardinality(answer_ranks: AnswerRanks, packed: PackedRanks) -> dict[str, Metrics]:

@@ -1,3 +1,4 @@
+import csv
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.reports import check_extra, write_report
 from relens.reports.figures import EQUAL, UNSEEN
+from relens.reports.style import method_label
 from relens.reports.summary import Highest, highest_sentence
 from relens.runs import COMPARISON, Run
 from relens.significance import Interval, PairedTest, paired_test
@@ -146,9 +148,9 @@ def test_the_page_needs_nothing_but_itself(reported):
     assert "https://" not in content
     assert "@import" not in content
     assert page.with_attribute("src") == []
-    assert all(re.match(r"#|figures/|data:,$", link) for link in page.with_attribute("href"))
+    assert all(re.match(r"#|figures/|relations.csv$|data:,$", link) for link in page.with_attribute("href"))
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", content))
-    links = [link for link in page.with_attribute("href") if link.startswith("figures/")]
+    links = [link for link in page.with_attribute("href") if link.startswith(("figures/", "relations"))]
     assert all((path.parent / link).is_file() for link in links)
 
 
@@ -462,6 +464,40 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     classes = page.tables["Test MRR by cardinality class"]
     assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
     assert "could not be loaded" not in page.text
+
+
+def read_csv(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_tables_of_many_relations_show_the_largest_and_files_have_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("relens.reports.page.LISTED", 2)
+    run, dataset = with_graph(tmp_path)
+    path = write_report(run, tmp_path / "out")
+    page = Page.read(path)
+    assert "The table shows the 2 largest of 4 relations. relations.csv has all of them" in page.text
+    assert "The 2 relations of the graph with most triples, of 4" in page.text
+    rows = page.tables["All relations, both directions"][1:]
+    assert [row[:2] for row in rows] == [[f"relation {r}", side] for r in (3, 2) for side in ("tail", "head")]
+    sizes = sum(np.bincount(triples[:, 1], minlength=4) for triples in dataset.splits.values())
+    largest = sorted(np.argsort(-sizes, kind="stable")[:2])
+    assert [row[0] for row in page.tables["Relations of the graph"][1:]] == [f"relation {r}" for r in largest]
+    assert page.with_attribute("href").count("graph.csv") == 1
+    graph = read_csv(path.parent / "graph.csv")
+    assert [row["relation"] for row in graph] == list(dataset.relations.labels)
+    assert [int(row["train"]) for row in graph] == np.bincount(dataset.train[:, 1]).tolist()
+    kept = read_csv(path.parent / "relations.csv")
+    assert len(kept) == 8
+    comparison = comparison_of(run)
+    name = next(heading for heading in kept[0] if heading.startswith("MRR of dsc")).removeprefix("MRR of ")
+    ours = next(e for e in comparison.evaluations if method_label(e.name) == name)
+    best = next(e for e in comparison.evaluations if e.name == comparison.best_single)
+    for row in kept:
+        label = f"{row['relation']} [{row['direction']}]"
+        assert float(row[f"MRR of {name}"]) == pytest.approx(ours.by_group[label].mrr, abs=1e-12)
+        gain = ours.by_group[label].mrr - best.by_group[label].mrr
+        assert float(row[f"gain over {best.name}"]) == pytest.approx(gain, abs=1e-12)
 
 
 def test_leftovers_of_a_killed_process_are_not_searched_for_the_graph(tmp_path):

@@ -1,17 +1,24 @@
 """The page in a real browser: ask, walk, go back, share a link; labels stay text."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from relens.data.dataset import Dataset
+from relens.visible import visible
 from tests.browser import browser, console_errors, needs_browser
+from tests.hostile import HOSTILE as ACTING
+from tests.hostile import raw
 from tests.serve.answers import HOSTILE, PEOPLE, SCRIPT, Alphabetical
-from tests.serve.serving import serving
 
 pytestmark = needs_browser
 pytest.importorskip("selenium")
+pytest.importorskip("uvicorn")
+
+from tests.serve.serving import serving  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +210,62 @@ def test_labels_that_look_like_markup_stay_text(driver, address):
     shows(driver, f"ada → {SCRIPT} → ?")
     assert driver.execute_script("return document.querySelectorAll('main img, main script').length") == 0
     assert "broken in" not in driver.title or driver.title.startswith("ada → </script>")
+
+
+@pytest.fixture(scope="module")
+def controls() -> Iterator[str]:
+    """Where a graph is served whose names hold control characters."""
+    facts = [(head, relation, tail) for relation in ACTING for head, tail in pairwise((*ACTING, "ada", "bob"))]
+    graph = Dataset.from_labels("acting", train=facts[:-4], valid=facts[-4:-2], test=facts[-2:])
+    with serving(Alphabetical(graph)) as found:
+        yield found
+
+
+def everything(driver: Any) -> str:
+    """Return all texts of a page that a person can meet, also in attributes."""
+    return driver.execute_script(
+        """const attributes = ["title", "data-name", "aria-label"];
+        const said = [...document.querySelectorAll("*")].flatMap((e) => attributes.map((name) => e.getAttribute(name)));
+        return [document.title, document.body.textContent, ...said].join(" ");"""
+    )
+
+
+def test_control_characters_are_shown_as_escapes(driver, controls):
+    driver.get(controls)
+    until(driver, lambda d: texts(d, "#examples a"))
+    assert raw(everything(driver)) == []
+    asked_for = {"head": ACTING[0], "relation": ACTING[4], "step": f"tail\t{ACTING[3]}\t{ACTING[1]}"}
+    driver.get(f"{controls}?{urlencode(asked_for)}")
+    shows(driver, rf"clear\x1b[2J\x1b[H → {visible(ACTING[4])} → ?")
+    one(driver, ".why-button").click()
+    until(driver, lambda d: texts(d, ".paths"))
+    one(driver, "#entity").clear()
+    one(driver, "#entity").send_keys("bi")
+    until(driver, lambda d: suggestions(d) == [visible(ACTING[4])])
+    assert raw(everything(driver)) == []
+    assert {visible(label) for label in ACTING if label < "t"} <= set(texts(driver, "th.answer > a"))
+    driver.find_element("link text", r"title\x1b]0;owned\x07").click()
+    shows(driver, rf"title\x1b]0;owned\x07 → {visible(ACTING[4])} → ?")
+    assert asked(driver)["head"] == [ACTING[1]]
+    driver.get(f"{controls}?{urlencode({'head': 'clear' + chr(27), 'relation': ACTING[0]})}")
+    until(driver, lambda d: r"unknown entity 'clear\x1b'" in one(d, "#message").text)
+    assert raw(everything(driver)) == []
+    assert [entry for entry in console_errors(driver) if "404" not in entry] == []
+
+
+def test_escapes_are_those_of_the_terminal(driver, controls):
+    """The page spells every character as ``relens.visible`` does."""
+    driver.get(controls)
+    codes = [*range(0x2100), *range(0xD7F0, 0xD810), *range(0xFFE0, 0x10010), *range(0xE0000, 0xE0080)]
+    script = """const [codes, done] = arguments;
+    import("/static/visible.js").then(({ visible }) => done(codes.map((code) => {
+      const shown = visible(String.fromCodePoint(code));
+      return shown.startsWith("\\\\") ? shown : "";
+    })));"""
+    found = driver.execute_async_script(script, codes)
+    expected = [visible(chr(code)) if visible(chr(code)) != chr(code) else "" for code in codes]
+    expected[ord("\\")] = "\\"
+    assert found == expected
 
 
 def test_an_unknown_name_offers_the_closest_one(driver, address):

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from io import StringIO
 from typing import NoReturn
 
 import click
@@ -81,11 +82,16 @@ def cli(no_verify: bool) -> None:
 
 def main() -> None:
     """Run the command line. Turn errors into messages with options instead of arguments, and into exit codes."""
+    from relens.cli.console import emit_error, make_logs_visible
+
+    make_logs_visible()
     try:
         code = cli.main(prog_name="relens", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        error.show()
+        text = StringIO()
+        error.show(text)
+        emit_error(text.getvalue().removesuffix("\n"))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         kept = str(error.__cause__ or error)  # click raises Abort from KeyboardInterrupt

@@ -1,9 +1,10 @@
 """Output to the terminal: results on stdout, messages and progress on stderr."""
 
-import json
+import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,28 +15,58 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 from relens.progress import Advance
+from relens.visible import visible, visible_json, visible_lines
 
 SHOW_AFTER_S = 0.5
 
 
 def complain(message: str) -> None:
     """Print an error message on stderr."""
-    click.echo(f"relens: error: {message}", err=True)
+    emit_error(f"relens: error: {message}")
 
 
 def note(message: str) -> None:
     """Print a message on stderr."""
-    click.echo(f"relens: {message}", err=True)
+    emit_error(f"relens: {message}")
+
+
+def emit_error(text: str) -> None:
+    """Print text on stderr."""
+    click.echo(visible_lines(text), err=True)
 
 
 def emit(text: str) -> None:
-    """Print a result on stdout."""
-    click.echo(text)
+    """Print a result for people on stdout."""
+    click.echo(visible_lines(text))
+
+
+def emit_exactly(text: str) -> None:
+    """Print a rendered table, or data for programs, on stdout; click would remove escape sequences from a pipe."""
+    click.echo(text, color=True)
 
 
 def emit_json(value: Any) -> None:
     """Print a result on stdout as JSON."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    emit_exactly(visible_json(value, indent=1))
+
+
+class _VisibleFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record))
+
+
+_format_warning = warnings.formatwarning
+
+
+def _visible_warning(*arguments: Any, **keywords: Any) -> str:
+    return visible_lines(_format_warning(*arguments, **keywords))
+
+
+def make_logs_visible() -> None:
+    """Print log lines and warnings like other messages. Python prints them itself: no other handler is installed."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_VisibleFormatter())
+    warnings.formatwarning = _visible_warning
 
 
 class TerminalProgress:
@@ -44,7 +75,7 @@ class TerminalProgress:
     @contextmanager
     def task(self, description: str, total: float) -> Iterator[Advance]:
         """Show a task after it has run for half a second."""
-        console = Console(stderr=True)
+        console, description = Console(stderr=True), visible(description)
         if sys.stderr.isatty() and console.is_interactive:
             with self._bar(console, description, total) as advance:
                 yield advance

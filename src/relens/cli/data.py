@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.data.candidates import Candidates
@@ -24,6 +24,7 @@ from relens.data.catalog import (
 )
 from relens.data.checks import describe, suspicions
 from relens.data.negatives import write_sampled
+from relens.visible import visible
 
 PIPED_WIDTH = 160
 TEXT_COLUMNS = ("data set", "location", "of", "class", "relation")
@@ -56,7 +57,7 @@ def list_(as_json: bool) -> None:
     table = _table("data set", "entities", "relations", "train", "valid", "test", "location")
     for row in entries:
         remedy = "generated" if row["generated"] else f"not here; download it with `relens data get {row['name']}`"
-        table.add_row(escape(row["name"]), *_numbers(row["counts"]), escape(row["folder"] or remedy))
+        _add_row(table, row["name"], *_numbers(row["counts"]), row["folder"] or remedy)
     _print(table)
 
 
@@ -216,12 +217,12 @@ def _summary(facts: dict[str, Any]) -> Table:
     """Return a table of the sizes of a data set, unseen entities and repeated triples."""
     table = _table("number", "of")
     for what, number in facts["counts"].items():
-        table.add_row(f"{number:,}", what if what in ("entities", "relations") else f"{what} triples")
+        _add_row(table, f"{number:,}", what if what in ("entities", "relations") else f"{what} triples")
     for split, number in facts["unseen_entities"].items():
-        table.add_row(f"{number:,}", f"{split} triples with an entity that train lacks")
-    table.add_row(f"{len(facts['relations_absent_from_valid']):,}", "relations that valid lacks")
-    table.add_row(f"{facts['duplicates']['within_splits']:,}", "triples repeated within a split")
-    table.add_row(f"{facts['duplicates']['across_splits']:,}", "triples repeated in another split")
+        _add_row(table, f"{number:,}", f"{split} triples with an entity that train lacks")
+    _add_row(table, f"{len(facts['relations_absent_from_valid']):,}", "relations that valid lacks")
+    _add_row(table, f"{facts['duplicates']['within_splits']:,}", "triples repeated within a split")
+    _add_row(table, f"{facts['duplicates']['across_splits']:,}", "triples repeated in another split")
     return table
 
 
@@ -231,7 +232,7 @@ def _relations(rows: list[dict[str, Any]], limit: int) -> Table:
     table.title = f"{min(limit, len(rows))} of {len(rows)} relations, by training triples"
     for row in sorted(rows, key=lambda row: -int(row["train"]))[:limit]:
         splits = {split: row[split] for split in ("train", "valid", "test")}
-        table.add_row(row["class"] or "unknown", *_numbers(splits), escape(row["relation"]))
+        _add_row(table, row["class"] or "unknown", *_numbers(splits), row["relation"])
     return table
 
 
@@ -241,6 +242,11 @@ def _table(*headers: str) -> Table:
     for header in headers:
         table.add_column(header, justify="left" if header in TEXT_COLUMNS else "right", overflow="fold")
     return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    """Add a row of plain text. In a str, rich would parse the [tail] of a label as markup."""
+    table.add_row(*(Text(visible(cell)) for cell in cells))
 
 
 def _queries(number: int) -> str:

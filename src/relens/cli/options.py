@@ -1,6 +1,5 @@
 """Options that several commands share."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from joblib import cpu_count
 
-from relens.cli.console import emit, note
+from relens.cli.console import emit_exactly, note
 from relens.ensemble.methods import METHODS
 from relens.ensemble.settings import SearchSettings, declared_options, setting_options
 from relens.ensemble.weights import EnsembleWeights
@@ -22,6 +21,7 @@ from relens.packs.pack import PackedRanks
 from relens.presets import PRESETS
 from relens.runs import Run
 from relens.tables import Table
+from relens.visible import visible_json
 
 device_option = click.option(
     "--device", default="auto", show_default=True, metavar="auto|cpu|cuda|cuda:N", help="Where models run."
@@ -156,7 +156,7 @@ def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> N
 def show(tables: list[Table], form: str, output: Path | None, value: Any) -> None:
     """Print tables (or, for the form ``json``, ``value``) on stdout or into a file."""
     if form == "json":
-        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+        text = visible_json(value, indent=1)
     elif form == "text":
         terminal = output is None and sys.stdout.isatty()
         width = shutil.get_terminal_size((120, 24)).columns
@@ -164,7 +164,7 @@ def show(tables: list[Table], form: str, output: Path | None, value: Any) -> Non
     else:
         text = "\n\n".join(getattr(table, f"to_{form}")().rstrip("\n") for table in tables)
     if output is None:
-        emit(text)
+        emit_exactly(text)
     else:
         write_text(output, text + "\n")
         note(f"wrote {output}")

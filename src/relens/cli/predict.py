@@ -1,7 +1,6 @@
 """``relens predict`` and ``relens serve``: answers of the ensemble of a run, in the terminal or as a service."""
 
 import csv
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from relens.files import whole_file
 from relens.prediction import KNOWN, Asked, Ensemble, Predictions
 from relens.runs import Run
 from relens.tables import Column, Row, Table
+from relens.visible import visible, visible_json
 
 if TYPE_CHECKING:
     from _csv import Writer
@@ -205,7 +205,7 @@ def _answer_file(ensemble: Ensemble, file: Path, asked: Asked, *, as_json: bool,
     with _opened(output) as out:
         if as_json:
             for found in answers:
-                out.write(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
+                out.write(visible_json(found.to_json()) + "\n")
         else:
             _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers, explain=asked.explain)
     if output is not None:
@@ -298,7 +298,7 @@ def serve(
         note(f"loading the models of {run.path}")
         ensemble = open_ensemble(run, name, device, facts)
         warm_up(ensemble)
-        app = create_app(ensemble, run.name, hosts=server.hosts_of(listener, host), token=token, log=log)
+        app = create_app(ensemble, visible(run.name), hosts=server.hosts_of(listener, host), token=token, log=log)
         if token is None and not server.is_loopback(listener):
             note(f"{host} can be reached from other machines: anyone can use the service, there is no token")
         note(f"serving at {server.address(listener)} (Ctrl-C stops it)")

@@ -1,7 +1,6 @@
 """``relens ranks``: import, pack, show and export ranks."""
 
 import csv
-import json
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from relens.cli.console import TerminalProgress, emit, note
+from relens.cli.console import TerminalProgress, emit_exactly, note
 from relens.cli.options import (
     declaration,
     device_option,
@@ -37,6 +36,7 @@ from relens.packs.store import save_pack
 from relens.packs.thinning import FINE, Reduction
 from relens.pipeline.ranking import fill_run, import_ranks
 from relens.runs import RECORD, Run
+from relens.visible import visible_json
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -261,13 +261,13 @@ def export(run_path: Path, split: str, output: Path | None, jobs: int, as_json: 
     ]
     rows = list(zip(*columns, strict=True))
     if as_json:
-        text = json.dumps({**asdict(packed.provenance), "columns": headings, "rows": rows}, ensure_ascii=False)
+        text = visible_json({**asdict(packed.provenance), "columns": headings, "rows": rows})
     else:
         out = StringIO()
         csv.writer(out, lineterminator="\n").writerows([headings, *rows])
         text = out.getvalue().rstrip("\n")
     if output is None:
-        emit(text)
+        emit_exactly(text)
     else:
         write_text(output, text + "\n")
         note(f"wrote the ranks of {len(rows):,} queries to {output}")

@@ -111,7 +111,7 @@ def _weights(
     figure = Figure(figsize=(sheet.width, height * (2 if sheet.narrow else 1)), layout="constrained")
     panels = figure.subplots(2, 1, gridspec_kw={"hspace": 0.08}) if sheet.narrow else figure.subplots(1, 2, sharey=True)
     top = 1 if above is None else 1.6
-    ys, labels = [y + top for y in range(len(relations))], shortened(relations)
+    ys, labels = [y + top for y in range(len(relations))], list(relations)
     if above is not None:
         ys, labels = [0.0, *ys], [f"{above[0]}: all relations", *labels]
     tall = 0.56 if sheet.narrow else 0.92
@@ -128,7 +128,7 @@ def _weights(
         axes.grid(visible=False)
         axes.spines["bottom"].set_visible(False)
     for axes in panels if sheet.narrow else panels[:1]:
-        _rows(axes, ys, labels, sheet)
+        _rows(axes, ys, shortened(labels), sheet)
     return figure
 
 

@@ -12,14 +12,15 @@ from relens.ensemble.learning_curves import Curve
 from relens.evaluation import Evaluation
 from relens.records import TIE_RULE
 from relens.reports.figures import LARGEST
-from relens.reports.graph import graph_numbers, graph_table
+from relens.reports.graph import graph_numbers, largest_relations
 from relens.reports.material import Material
-from relens.reports.relations import ALPHA, FIXED_COLUMNS, MIN_QUERIES, RelationRow, relation_table
+from relens.reports.relations import ALPHA, FIXED_COLUMNS, LISTED, MIN_QUERIES, RelationRow, relation_table
 from relens.reports.style import Drawing, count, method_label, mrr, p, share
 from relens.reports.summary import glossary, headline, highest_row, highest_sentence, input_phrase, key_numbers
 from relens.significance import LEVEL
 from relens.tables import Column, Row, Table
 from relens.tables.results import by_mrr, compared_metrics, metric_column
+from relens.visible import visible
 
 GENERATOR = '<meta name="generator" content="relens'
 ALL_UP_TO = 60
@@ -28,9 +29,13 @@ _PACKAGES = ("numpy", "numba", "joblib", "matplotlib", "optuna", "scikit-learn",
 
 
 def render(
-    material: Material, rows: Sequence[RelationRow], curves: Sequence[Curve], drawings: Mapping[str, Drawing]
+    material: Material,
+    rows: Sequence[RelationRow],
+    curves: Sequence[Curve],
+    drawings: Mapping[str, Drawing],
+    graph: Table | None,
 ) -> str:
-    """Return the page, one HTML file without references to other files."""
+    """Return the page, one HTML file that needs no other. ``graph`` is the table of all relations of the graph."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     folder = Path(__file__).parent
@@ -38,6 +43,7 @@ def render(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_for_people,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -51,7 +57,14 @@ def render(
         **_summary_of(material, rows),
         **_relations_of(material, rows),
         **_details_of(material),
+        graph_relations=None if graph is None else largest_relations(graph, LISTED),
+        n_graph_relations=0 if graph is None else len(graph.rows),
     )
+
+
+def _for_people(value: Any) -> Any:
+    """Return a value with control characters as escapes, if it is text and not markup."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _summary_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, Any]:
@@ -73,17 +86,22 @@ def _summary_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, An
 def _relations_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, Any]:
     """Return the variables of the sections on weights and relations."""
     simple = material.shared_weights()
+    relations = list(dict.fromkeys(row.relation for row in rows))
+    listed = set(relations[:LISTED])
+    shown = [row for row in rows if row.relation in listed]
     return {
         "inputs": weight_inputs(material),
         "simple": simple[0] if simple else "",
         "models": material.test.models,
-        "relations": relation_table(material, rows),
+        "relations": relation_table(material, shown),
+        "listed": LISTED,
+        "n_shown": len(shown),
         "fixed": FIXED_COLUMNS,
         "equal": any(row.equal for row in rows),
         "largest": LARGEST,
         "all_up_to": ALL_UP_TO,
         "n_rows": len(rows),
-        "n_relations": len({row.relation for row in rows}),
+        "n_relations": len(relations),
         "min_queries": MIN_QUERIES,
         "alpha": ALPHA,
         "tested": sum(row.paired is not None for row in rows),
@@ -98,7 +116,6 @@ def _details_of(material: Material) -> dict[str, Any]:
         "classes": class_table(material),
         "trainings": training_table(material),
         "graph": graph_numbers(material.dataset),
-        "graph_relations": graph_table(material.dataset),
         "missing": material.missing,
         "methods": method_table(material),
         "notes": [f"{method_label(name)}: {line}" for name, w in weights.items() for line in w.notes],

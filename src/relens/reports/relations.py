@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.queries import DIRECTIONS, EVALUATED
+from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.evaluation import model_ranks
 from relens.reports.material import Material
 from relens.reports.style import method_label, p, signed
 from relens.significance import PairedTest, paired_test
-from relens.tables.table import Column, Look, Row, Table
+from relens.tables.table import Column, Look, Row, Table, Value
 
 MIN_QUERIES = 10
 """Rows with fewer test queries are not tested, because too few of their 2^n sign patterns could be extreme."""
@@ -24,6 +24,10 @@ FLIPS = 2_000_000_000
 
 FIXED_COLUMNS = 11
 """Columns of the table of relations that do not depend on the number of models."""
+GAIN = FIXED_COLUMNS - 4
+"""Position of the gain among them; its p follows."""
+LISTED = 2_000
+"""Number of relations in a table of the page, the largest; a CSV file beside the page has all."""
 
 Values = npt.NDArray[np.float64]
 
@@ -91,12 +95,15 @@ def relation_rows(material: Material) -> list[RelationRow]:
     baseline = singles[test.model_index(material.comparison.best_single)]
     normalised = weights.normalised()
     relation_size = (sizes["valid"] + sizes["test"]).sum(axis=1)
+    ends = np.cumsum(sizes["test"])
+    order = np.argsort(_pairs(test.queries), kind="stable")  # the queries of pair i end at ends[i]
     rows, tests = [], []
     for r in np.argsort(-relation_size, kind="stable"):
         for d, direction in enumerate(DIRECTIONS):
             if not sizes["valid"][r, d] + sizes["test"][r, d]:
                 continue
-            at = np.flatnonzero((test.queries.relation == r) & (test.queries.direction == d))
+            end = ends[2 * r + d]
+            at = order[end - sizes["test"][r, d] : end]
             group = weights.grouping.table[r, d]
             rows.append(
                 RelationRow(
@@ -117,9 +124,24 @@ def relation_rows(material: Material) -> list[RelationRow]:
 
 
 def relation_table(material: Material, rows: Sequence[RelationRow]) -> Table:
-    """Return the table of all rows: ``FIXED_COLUMNS``, then an MRR and a weight for each model."""
+    """Return a table of rows for the page: ``FIXED_COLUMNS``, then an MRR and a weight for each model."""
+    models = material.test.models
+    reference = material.test.model_index(material.comparison.best_single)
+    shown = tuple(_table_row(row, models, reference) for row in rows)
+    return Table("All relations, both directions", _columns(material), shown)
+
+
+def relations_csv(material: Material, rows: Sequence[RelationRow]) -> str:
+    """Return all rows as CSV, with the columns of ``relation_table`` and exact values."""
+    models = material.test.models
+    reference = material.test.model_index(material.comparison.best_single)
+    exact = tuple(Row(_values(row, models, reference)) for row in rows)
+    return Table("", _columns(material), exact).to_csv()
+
+
+def _columns(material: Material) -> tuple[Column, ...]:
     ensemble, reference = method_label(material.ensemble), material.comparison.best_single
-    columns = (
+    return (
         Column("relation", align="left"),
         Column("direction", align="left"),
         Column("test queries", ",d"),
@@ -134,31 +156,39 @@ def relation_table(material: Material, rows: Sequence[RelationRow]) -> Table:
         *(Column(model, ".4f", group="MRR") for model in material.test.models),
         *(Column(model, ".3f", group="weight") for model in material.test.models),
     )
-    position = material.test.model_index(reference)
-    shown = tuple(_table_row(row, material.test.models, position) for row in rows)
-    return Table("All relations, both directions", columns, shown)
 
 
 def _table_row(row: RelationRow, models: Sequence[str], reference: int) -> Row:
-    mrr, weights = row.mrr.tolist(), row.weights.tolist()
-    best = (None, None) if row.best is None else (models[row.best], mrr[row.best])
-    gain = f"{signed(row.gain)}{'*' if row.significant else ''}"
-    adjusted = None if row.adjusted is None else p(row.adjusted)
-    facts = (row.relation, row.direction, row.test, row.valid, row.cardinality or None)
-    looks = {FIXED_COLUMNS - 4: Look(css="s")} if row.significant else {}
+    values = list(_values(row, models, reference))
+    values[GAIN] = f"{signed(row.gain)}{'*' if row.significant else ''}"
+    values[GAIN + 1] = None if row.adjusted is None else p(row.adjusted)
+    looks = {GAIN: Look(css="s")} if row.significant else {}
     if row.test:
-        looks |= {FIXED_COLUMNS + i: Look(value) for i, value in enumerate(mrr)}
+        looks |= {FIXED_COLUMNS + i: Look(value) for i, value in enumerate(row.mrr.tolist())}
     css = "f" if not row.own else "e" if row.equal else ""
     first = FIXED_COLUMNS + len(models)
-    looks |= {first + i: Look(None if row.equal else value, css) for i, value in enumerate(weights)}
-    values = (*facts, row.ensemble, mrr[reference], gain, adjusted, *best, *mrr, *weights)
-    return Row(values, css=row.verdict, looks=looks)
+    looks |= {first + i: Look(None if row.equal else value, css) for i, value in enumerate(row.weights.tolist())}
+    return Row(tuple(values), css=row.verdict, looks=looks)
+
+
+def _values(row: RelationRow, models: Sequence[str], reference: int) -> tuple[Value, ...]:
+    """Return the exact values of a row, by the columns of the table."""
+    mrr, weights = [value if row.test else None for value in row.mrr.tolist()], row.weights.tolist()
+    best = (None, None) if row.best is None else (models[row.best], mrr[row.best])
+    ours, gain = (row.ensemble, row.gain) if row.test else (None, None)
+    facts = (row.relation, row.direction, row.test, row.valid, row.cardinality or None)
+    return (*facts, ours, mrr[reference], gain, row.adjusted, *best, *mrr, *weights)
 
 
 def _sizes(material: Material, split: str) -> npt.NDArray[np.int64]:
     queries = (material.valid if split == "valid" else material.test).queries
     n = len(material.test.relations)
-    return np.bincount(2 * queries.relation.astype(np.int64) + queries.direction, minlength=2 * n).reshape(n, 2)
+    return np.bincount(_pairs(queries), minlength=2 * n).reshape(n, 2)
+
+
+def _pairs(queries: Queries) -> npt.NDArray[np.int64]:
+    """Return the number 2r + d of the relation and direction of each query, (Q,)."""
+    return 2 * queries.relation.astype(np.int64) + queries.direction
 
 
 def _paired(material: Material, ours: Values, baseline: Values, triple: npt.NDArray[Any]) -> PairedTest | None:

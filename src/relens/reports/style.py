@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relens.tables.table import NOTHING
+from relens.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ def figure_style() -> Iterator[None]:
 
 def keep(draw: "Callable[[Sheet], Figure]", name: str, alt: str, folder: Path) -> Drawing:
     """Draw a figure, write it as PNG and SVG below ``folder``, and return it for the page, wide and narrow."""
-    figure = draw(WIDE)
+    figure, alt = draw(WIDE), visible(alt)
     figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white", metadata={"Software": "relens"})
     figure.set_layout_engine("none")  # keep the layout of the first drawing
     svg = _svg(figure, alt)
@@ -191,7 +192,11 @@ def _for_page(svg: str, name: str) -> str:
 
 
 def shortened(labels: Sequence[str], limit: int = 34) -> list[str]:
-    """Shorten long labels to fit beside a figure, keep their beginning and end, and keep all labels distinct."""
+    """Return labels for a figure: control characters as escapes, and long labels by their beginning and end.
+
+    Labels that show differently stay distinct.
+    """
+    labels = list(map(visible, labels))
     while True:
         head, tail = limit // 3, limit - limit // 3 - 1
         short = [label if len(label) <= limit else f"{label[:head]}…{label[-tail:]}" for label in labels]

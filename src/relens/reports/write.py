@@ -4,18 +4,20 @@ from pathlib import Path
 
 from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves
 from relens.errors import InputError, MissingExtraError
-from relens.files import read_json, whole_folder, write_json
+from relens.files import read_json, whole_folder, write_json, write_text
 from relens.progress import SILENT, Progress
 from relens.records import CURVES as CURVES_RECORD
 from relens.reports.figures import draw_comparison, draw_curves, draw_relations, draw_training, draw_weights
+from relens.reports.graph import graph_table
 from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
-from relens.reports.relations import RelationRow, relation_rows
+from relens.reports.relations import RelationRow, relation_rows, relations_csv
 from relens.reports.style import Drawing, figure_style
 from relens.runs import Run
 from relens.tables.results import by_mrr
 
-PAGE = "index.html"
+PAGE, RELATIONS, GRAPH = "index.html", "relations.csv", "graph.csv"
+"""The files of a report, beside its figures; the tables have all relations."""
 CURVES = "curves.json"
 """The file of a run that keeps its learning curves."""
 
@@ -33,7 +35,11 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
     with whole_folder(folder) as aside:
         (aside / "figures").mkdir()
         drawings = draw(material, rows, found, aside / "figures")
-        (aside / PAGE).write_text(render(material, rows, found, drawings), encoding="utf-8")
+        graph = graph_table(material.dataset)
+        write_text(aside / RELATIONS, relations_csv(material, rows))
+        if graph is not None:
+            write_text(aside / GRAPH, graph.to_csv())
+        write_text(aside / PAGE, render(material, rows, found, drawings, graph))
     return folder / PAGE
 
 

@@ -25,6 +25,7 @@ PAGES = {
     "/docs": ("docs.html", "text/html; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/static/combobox.js": ("combobox.js", "text/javascript; charset=utf-8"),
+    "/static/visible.js": ("visible.js", "text/javascript; charset=utf-8"),
     "/static/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
     "/static/requests.js": ("requests.js", "text/javascript; charset=utf-8"),
     "/static/style.css": ("style.css", "text/css; charset=utf-8"),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from relens.errors import InputError
+from relens.visible import visible_lines
 
 SHOWN = 3
 PLAINLY = {
@@ -38,7 +39,7 @@ class RefusedError(Exception):
 
     def response(self) -> JSONResponse:
         """Return the refusal as a response."""
-        content: dict[str, Any] = {"error": self.message, "closest": self.closest}
+        content: dict[str, Any] = {"error": visible_lines(self.message), "closest": self.closest}
         return JSONResponse(content, self.status, HEADERS_OF.get(self.status))
 
 

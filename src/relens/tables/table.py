@@ -3,12 +3,13 @@
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from typing import Any, Literal, NamedTuple
 
 from relens.significance import Interval
 from relens.tables.formats import render_html, render_latex, render_markdown, render_text
+from relens.visible import visible
 
 Value = str | float | Interval | None
 
@@ -79,7 +80,8 @@ class Cell(NamedTuple):
 class Table:
     """Rows under columns.
 
-    Text, HTML, Markdown and LaTeX round, and mark the best values if ``mark_best`` is set. CSV and JSON are exact.
+    Text, HTML, Markdown and LaTeX round, mark the best values if ``mark_best`` is set, and show control characters as
+    escapes. CSV and JSON are exact.
 
     Attributes:
         title: what the table shows.
@@ -123,7 +125,7 @@ class Table:
         Labels wrap if necessary, numbers never do. If the terminal is too narrow, columns are dropped in the order of
         ``Column.spare``, and a line below names them. Elsewhere the table becomes wider instead.
         """
-        return render_text(self, width, terminal=terminal)
+        return render_text(self._for_people(), width, terminal=terminal)
 
     def to_html(self, attributes: Mapping[str, str] | None = None, *, sortable: bool = False) -> str:
         """Render a ``<table>`` element; best values are bold.
@@ -132,18 +134,18 @@ class Table:
             attributes: attributes of the element, such as its class.
             sortable: put each heading into a button, for a script that sorts.
         """
-        return render_html(self, attributes or {}, sortable=sortable)
+        return render_html(self._for_people(), attributes or {}, sortable=sortable)
 
     def to_markdown(self, *, bare: bool = False) -> str:
         """Render for Markdown; best values are bold.
 
         ``bare`` renders only the rows, for a table inside a page. Labels and headings then are Markdown already.
         """
-        return render_markdown(self, bare=bare)
+        return render_markdown(self._for_people(), bare=bare)
 
     def to_latex(self) -> str:
         """Render for LaTeX with the package ``booktabs``; best values are bold."""
-        return render_latex(self)
+        return render_latex(self._for_people())
 
     def to_csv(self) -> str:
         """Render for programs: exact values, an interval as two columns, and the facts repeated in every row."""
@@ -176,6 +178,17 @@ class Table:
         """Return whether the row at ``position`` is the first summary row and follows other rows."""
         return position > 0 and self.rows[position].spec is not None and self.rows[position - 1].spec is None
 
+    def _for_people(self) -> "Table":
+        """Return the table with control characters in its texts as escapes."""
+        return replace(
+            self,
+            title=visible(self.title),
+            columns=tuple(replace(c, heading=visible(c.heading), group=visible(c.group)) for c in self.columns),
+            rows=tuple(replace(row, values=tuple(map(_visible_value, row.values))) for row in self.rows),
+            facts={visible(name): visible(value) for name, value in self.facts.items()},
+            notes=tuple(map(visible, self.notes)),
+        )
+
     def _best(self, position: int) -> str | None:
         """Return the text of the best value in a column; values that round to the same text are marked as well."""
         column = self.columns[position]
@@ -184,6 +197,10 @@ class Table:
         if not self.mark_best or column.better is None or len(numbers) < 2:
             return None
         return shown(max(numbers) if column.better == "higher" else min(numbers), column.spec)
+
+
+def _visible_value(value: Value) -> Value:
+    return visible(value) if isinstance(value, str) else value
 
 
 def shown(value: Value, spec: str) -> str:

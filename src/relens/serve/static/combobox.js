@@ -1,5 +1,7 @@
 // A text field with a list of suggestions, after the ARIA pattern: arrows move, Enter takes, Escape closes.
 
+import { visible } from "/static/visible.js";
+
 let made = 0;
 
 export class Combobox {
@@ -45,10 +47,10 @@ export class Combobox {
     const item = document.createElement("li");
     item.id = `${this.list.id}-${place}`;
     item.setAttribute("role", "option");
-    item.append(text);
+    item.append(visible(text));
     if (note) {
       const small = document.createElement("small");
-      small.textContent = note;
+      small.textContent = visible(note);
       item.append(" ", small);
     }
     item.addEventListener("click", () => this.take(place));

@@ -1,8 +1,9 @@
 // The page: the question is in the address, so that "back" works and a link can be shared. Labels may hold anything;
-// they only ever become text.
+// they only ever become text, with control characters as escapes.
 
 import { Combobox } from "/static/combobox.js";
 import { ask } from "/static/requests.js";
+import { visible } from "/static/visible.js";
 
 const TRAIL_LIMIT = 8;
 const SUGGESTIONS = 12;
@@ -89,7 +90,7 @@ async function show() {
   at("welcome").hidden = Boolean(question.anchor || question.relation);
   if (!question.anchor) at("facts").hidden = true;
   if (!question.anchor || !question.relation) at("result").hidden = true;
-  document.title = question.anchor ? `${sentence(question)} · relens` : "relens";
+  document.title = question.anchor ? visible(`${sentence(question)} · relens`) : "relens";
   if (!question.anchor) return;
   at("result").classList.add("stale");
   const slow = setTimeout(() => (at("status").textContent = "Asking the models …"), 300);
@@ -122,10 +123,16 @@ function sentence({ side, anchor, relation }) {
 
 function element(name, { text, ...attributes } = {}, ...children) {
   const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== undefined) made.setAttribute(key, key === "href" ? value : visible(value));
+  }
+  if (text !== undefined) made.textContent = visible(text);
   made.append(...children);
   return made;
+}
+
+function write(id, text) {
+  at(id).textContent = visible(text);
 }
 
 // A link that the page follows itself; a new tab works too.
@@ -166,13 +173,13 @@ function say(text, ...links) {
 
 // What the graph says about the entity: each relation it occurs with is a question to ask next.
 function showFacts(facts, question) {
-  at("facts-title").textContent = `${facts.name ?? facts.label} in the graph`;
+  write("facts-title", `${facts.name ?? facts.label} in the graph`);
   const lines = [["tail", "as head", facts.as_head], ["head", "as tail", facts.as_tail]].map(([side, title, counts]) => {
     const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, count }) => {
       const current = question.side === side && question.relation === relation ? "true" : undefined;
       const next = { ...question, side, relation };
-      const chip = step(next, undefined, { class: "chip", "aria-current": current });
-      chip.append(relation, " ", element("small", { text: count.toLocaleString("en") }));
+      const chip = step(next, `${relation} `, { class: "chip", "aria-current": current });
+      chip.append(element("small", { text: count.toLocaleString("en") }));
       return chip;
     });
     const none = element("span", { class: "quiet", text: "never" });
@@ -185,7 +192,7 @@ function showFacts(facts, question) {
 function showPrediction(prediction, question) {
   const { anchor, name, relation, direction, candidates, answers, weights, notes } = prediction;
   const shown = { side: direction, anchor: name ?? anchor, relation };
-  at("result-title").textContent = sentence(shown);
+  write("result-title", sentence(shown));
   const models = Object.keys(weights);
   const remarks = notes.map((text) => element("span", { class: "remark", text: `Note: ${text}.` }));
   at("result-note").replaceChildren(counted(answers, candidates, question.known === "drop"), ...remarks);
@@ -247,8 +254,9 @@ function row(answer, context) {
 
 // A button that shows and hides the paths that carried the score of an answer; they are asked for once.
 function whyButton(answer, { side, anchor, relation }, reasons) {
-  const button = element("button", { type: "button", class: "why-button", text: "why?", "aria-expanded": "false" });
-  button.setAttribute("aria-label", `why ${answer.name ?? answer.entity}?`);
+  const label = `why ${answer.name ?? answer.entity}?`;
+  const attributes = { type: "button", class: "why-button", "aria-expanded": "false", "aria-label": label };
+  const button = element("button", { text: "why?", ...attributes });
   const cell = reasons.firstChild;
   button.addEventListener("click", async () => {
     reasons.hidden = !reasons.hidden;
@@ -380,9 +388,8 @@ async function introduce() {
   relations = found.relations;
   explains = run.explains;
   const { dataset, models } = run;
-  at("served").textContent =
-    `${run.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
-    `${models.length} models`;
+  write("served", `${run.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
+    `${models.length} models`);
   const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, example }) => {
     const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, trail: [] };
     return step(question, sentence(question), { class: "chip" });
