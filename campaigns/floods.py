@@ -1,10 +1,8 @@
 """Floods: attack ``relens serve`` for a while, and check that it still answers, and that nothing grew or leaked.
 
-``python -m campaigns.floods --seconds 60 --seed 0`` trains a tiny run, serves it and attacks it. It prints a line for
-each attack: requests or connections tried, survived, and defects. It exits with 1 if there is a defect. Linux only.
+``python -m campaigns floods --seed 0`` serves a tiny run and attacks it. Linux only.
 """
 
-import argparse
 import json
 import os
 import random
@@ -14,16 +12,20 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from campaigns.tally import Tally
+from campaigns.tiny import train
+
+SECONDS = 120.0
+"""Time of all attacks together in the full campaign."""
 PATIENCE_S = 120.0
 """Limit of a wait for something that happens at its own pace; only a hang takes this long."""
 ANSWER_S = 0.1
@@ -34,23 +36,6 @@ POOL_THREADS = 40
 CROWD = 700
 """More connections than the service accepts, which is twice its limit of 256."""
 NOBODY_READS = (ConnectionError, TimeoutError)
-
-
-@dataclass
-class Tally:
-    """What an attack did."""
-
-    tried: int = 0
-    survived: int = 0
-    defects: list[str] = field(default_factory=list)
-
-    def note(self, defect: str | None) -> None:
-        """Count one try, and its defect if there is one."""
-        self.tried += 1
-        if defect is None:
-            self.survived += 1
-        else:
-            self.defects.append(defect)
 
 
 @dataclass(frozen=True)
@@ -355,28 +340,6 @@ ATTACKS: tuple[Attack, ...] = (
 )  # fmt: skip
 
 
-def train(folder: Path) -> Path:
-    """Train two models on a ring of twelve entities, and return the run."""
-    graph, run = folder / "ring", folder / "run"
-    graph.mkdir()
-    rows = [
-        (f"e{i}", relation, f"e{to % 12}") for i in range(12) for relation, to in (("next", i + 1), ("twice", 2 * i))
-    ]
-    for split, part in (("train", rows[8:]), ("valid", rows[:4]), ("test", rows[4:8])):
-        (graph / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
-    arguments = {
-        "dataset": str(graph), "run": str(run), "models": ["transe", "complex"], "preset": "demo", "device": "cpu",
-        "jobs": 1, "changes": ["dim=8", "steps=20", "validate_every=10", "batch=64"], "methods": ["mean"],
-        "report": False,
-    }  # fmt: skip
-    # In a process of its own: torch stays out of this one.
-    command = [sys.executable, "-c", f"import relens; relens.run(**{arguments!r})"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"the run that the attacks need cannot be trained:\n{done.stderr}")
-    return run
-
-
 @contextmanager
 def serving(run: Path, folder: Path) -> Iterator[Service]:
     """Serve a run in a process of its own."""
@@ -437,8 +400,14 @@ def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
     return tally
 
 
-def campaign(seconds: float, seed: int, folder: Path) -> dict[str, Tally]:
-    """Attack a service for some seconds, and return the tally of each attack by name."""
+def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
+    """Attack a service, and return the tally of each attack by name.
+
+    Args:
+        amount: the share of the full campaign, which takes ``SECONDS``.
+        seed: of what is sent.
+        folder: an empty folder for the run and its logs.
+    """
     draw = random.Random(seed)
     found: dict[str, Tally] = {}
     with serving(train(folder), folder) as service:
@@ -446,29 +415,10 @@ def campaign(seconds: float, seed: int, folder: Path) -> dict[str, Tally]:
         valid_questions(service, draw, 0.0, expected)  # what the first requests take is no leak
         before = service.usage()
         for attack in ATTACKS:
-            tally = attack(service, draw, time.monotonic() + seconds / len(ATTACKS), expected)
+            tally = attack(service, draw, time.monotonic() + amount * SECONDS / len(ATTACKS), expected)
             answered = service.answer()
             if answered != expected:
                 tally.defects.append(f"afterwards, the service answers {str(answered)[:80]}")
             found[attack.__name__] = tally
         found["aftermath"] = aftermath(service, before, expected)
     return found
-
-
-def main() -> None:
-    """Run the campaign, print its tallies, and exit with 1 if there is a defect."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="time of all attacks together (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of what is sent (default: 0)")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = campaign(asked.seconds, asked.seed, Path(folder))
-    for name, tally in found.items():
-        print(f"{name}: tried {tally.tried:,}, survived {tally.survived:,}, defects {len(tally.defects)}")
-        for defect in sorted(set(tally.defects))[:5]:
-            print(f"  {defect}")
-    sys.exit(any(tally.defects for tally in found.values()))
-
-
-if __name__ == "__main__":
-    main()
