@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.prediction.predictions import Prediction as Prediction
     from relens.prediction.predictions import Predictions as Predictions
+    from relens.run_comparison import RunComparison as RunComparison
+    from relens.run_comparison import compare_runs as compare_runs
     from relens.runs import Run as Run
     from relens.runs import open_run as open_run
     from relens.training.trained import TrainedModel as TrainedModel
@@ -50,9 +52,11 @@ _PUBLIC = {
     "Queries": "relens.data.queries",
     "RelensError": "relens.errors",
     "Run": "relens.runs",
+    "RunComparison": "relens.run_comparison",
     "Simulation": "relens.packs.simulation",
     "TrainedModel": "relens.training.trained",
     "compare": "relens.comparison",
+    "compare_runs": "relens.run_comparison",
     "evaluate": "relens.evaluation",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",

@@ -1,10 +1,12 @@
 """``relens compare`` and ``relens simulate``: all methods side by side, on the ranks of a run or simulated ones."""
 
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import (
@@ -29,8 +31,9 @@ from relens.errors import InputError
 from relens.packs.pack import PackedRanks
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
+from relens.run_comparison import compare_runs
 from relens.runs import RECORD, Run
-from relens.tables import comparison_table, spread_table
+from relens.tables import comparison_table, run_comparison_table, spread_table
 
 
 @click.command()
@@ -39,6 +42,15 @@ from relens.tables import comparison_table, spread_table
 @search_options
 @models_option
 @click.option("--spread", is_flag=True, help="Add a table of how the models' MRR differs relation by relation.")
+@click.option(
+    "--with",
+    "other_path",
+    type=click.Path(path_type=Path),
+    metavar="OTHER_RUN",
+    help="Compare the ensemble of RUN with that of another run on the same test queries instead.",
+)
+@click.option("--weights", "name", help="With --with: weights of both runs.  [default: as for evaluate]")
+@click.option("--other-weights", "other_name", help="With --with: weights of OTHER_RUN, if they have another name.")
 @jobs_option
 @format_option
 @json_option
@@ -48,6 +60,9 @@ def compare(
     methods: tuple[str, ...],
     models: list[str],
     spread: bool,
+    other_path: Path | None,
+    name: str | None,
+    other_name: str | None,
     jobs: int,
     form: str,
     as_json: bool,
@@ -58,7 +73,20 @@ def compare(
 
     A METHOD may have its own settings: 'dsc:input=rank,regularise=none' is the paper's form. The default compares the
     paper's baselines, its methods in that form, and its methods with relens's defaults.
+
+    With --with, nothing is fitted: the saved weights of two runs are compared on the same test queries, paired query by
+    query, overall and by relation. The runs may have different models.
     """
+    form = "json" if as_json else form
+    if other_path is not None:
+        _check_alone(("name", "other_name", "other_path", "run_path", "seed", "jobs", "form", "as_json", "output"))
+        pair = compare_runs(
+            run_path, other_path, weights=name, other_weights=other_name, seed=options["seed"], jobs=jobs
+        )
+        show([run_comparison_table(pair)], form, output, pair.to_json())
+        return
+    if name or other_name:
+        raise click.UsageError("--weights and --other-weights choose saved weights to compare: add --with OTHER_RUN")
     run = Run.open(run_path)
     valid, test = run.ranks("valid"), run.ranks("test")
     if models:
@@ -71,7 +99,17 @@ def compare(
         jobs=jobs,
         progress=TerminalProgress(),
     )
-    present(comparison, valid, "json" if as_json else form, output, spread=spread)
+    present(comparison, valid, form, output, spread=spread)
+
+
+def _check_alone(allowed: Collection[str]) -> None:
+    """Raise an error for parameters that are given, but have no meaning with --with."""
+    context = click.get_current_context()
+    for param in context.command.get_params(context):
+        given = param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+        if given and param.name not in allowed and context.params.get(str(param.name)):
+            shown = "METHOD" if isinstance(param, click.Argument) else param.opts[0]
+            raise click.UsageError(f"{shown} is for fitting methods: it has no meaning with --with")
 
 
 def present(

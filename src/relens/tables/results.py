@@ -8,6 +8,7 @@ from relens.errors import InputError, nearest
 from relens.evaluation import Evaluation, Metrics
 from relens.metrics import METRICS, Metric
 from relens.records import TIE_RULE
+from relens.run_comparison import RunComparison
 from relens.significance import LEVEL
 from relens.tables.table import Column, Row, Table
 
@@ -75,6 +76,37 @@ def comparison_table(
         facts=facts,
         notes=_comparison_notes(evaluations, relative=bool(over)),
         mark_best=True,
+    )
+
+
+def run_comparison_table(found: RunComparison) -> Table:
+    """Return two runs side by side: overall, then by relation, those with the most queries first."""
+    overall = found.ours.paired
+    assert overall is not None  # a comparison of runs always has a paired test
+    relations = sorted(found.ours.by_relation.items(), key=lambda part: -part[1].queries)
+    lines = [("all relations", found.ours.overall, found.theirs.overall, overall)]
+    lines += [(label, mine, found.theirs.by_relation[label], found.by_relation[label]) for label, mine in relations]
+    return Table(
+        title=f"{found.ours.name}, beside {found.theirs.name}",
+        columns=(
+            Column("relation", align="left"),
+            QUERIES,
+            Column("MRR", ".4f"),
+            Column("other MRR", ".4f"),
+            Column("Δ MRR", "+z.4f"),
+            Column(INTERVAL, "+z.4f", spare=60),
+            Column("p", ".2g", spare=20),
+        ),
+        rows=tuple(
+            Row((label, mine.queries, mine.mrr, other.mrr, test.difference, test.interval, test.p_value))
+            for label, mine, other, test in lines
+        ),
+        facts=_facts([found.ours]),
+        notes=(
+            f"Δ MRR: paired query by query; {INTERVAL} of {found.ours.resamples:,} bootstrap resamples by triple, "
+            f"two-sided p of a paired sign-flip test by triple",
+            "p of single relations are not corrected for the number of relations",
+        ),
     )
 
 
