@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # A worker for each core, eight at the most: each may take two gigabytes. Idle ones take tests over from busy ones.
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --cov --cov-report=
 
-.PHONY: demo test quick lint clean
+.PHONY: demo test quick lint campaign clean
 
 # Six small models on the generated graph `patterns`, from training to the report: about two minutes on two cores.
 demo: $(STAMP)
@@ -30,6 +30,11 @@ lint: $(STAMP)-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Attacks on a tiny graph: kills, damaged and hostile files, full disks, lost machines, floods. Half an hour on two cores.
+SEED ?= 0
+campaign: $(STAMP)-test
+	$(BIN)/python -m campaigns --seed $(SEED) --output out/campaigns-$(SEED).json
 
 clean:
 	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

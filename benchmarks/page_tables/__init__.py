@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import performance, propagation, strong
+from . import performance, propagation, reliability, strong
 from .figures import FIGURES
 from .paper import (
     claims,
@@ -42,6 +42,7 @@ TABLES: dict[str, Callable[..., str]] = {
     **performance.TABLES,
     **propagation.TABLES,
     **strong.TABLES,
+    **reliability.TABLES,
     "pykeen": pykeen,
     "limits": limits,
 }
