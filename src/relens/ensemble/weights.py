@@ -183,7 +183,7 @@ class EnsembleWeights:
 
     def save_log(self, path: Path) -> None:
         """Write the trace as a file of a JSON object per line; without a trace, remove an earlier one."""
-        steps = [dict(zip(("seconds", "evaluations", "mrr"), step, strict=True)) for step in self.trace.tolist()]
+        steps = [{"seconds": at, "evaluations": int(n), "mrr": mrr} for at, n, mrr in self.trace.tolist()]
         if steps:
             write_text(path, "".join(json.dumps(step) + "\n" for step in steps))
         else:
