@@ -18,6 +18,7 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[
 
 from campaigns.compared import contents
 from relens.runs import Run
+from relens.training.log import read_log
 from tests.cli.commands import succeed
 from tests.patience import HANG
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
@@ -59,6 +60,15 @@ def assert_same_files(one: Path, other: Path, *, report: bool = True) -> None:
         first = {name: first[name] for name in first if not name.startswith(("report/", "stages/report"))}
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
+    for name in MODELS:
+        assert untimed_log(one, name) == untimed_log(other, name)
+
+
+def untimed_log(run: Path, name: str) -> list[dict[str, object]]:
+    """Return the records of the training of a model without their times."""
+    timed = ("examples_per_second", "seconds", "seconds_left")
+    records = read_log(run / "models" / name / "log.jsonl")
+    return [{key: value for key, value in record.items() if key not in timed} for record in records]
 
 
 @pytest.fixture(scope="module")
