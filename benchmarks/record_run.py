@@ -8,7 +8,6 @@ by every model and method, or by those of ``--columns``, to a second file, from 
 models, for instance among other candidates, ``--trained`` names the run of the models.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from relens.files import read_json, whole_file, write_json
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
 from relens.runs import COMPARISON, Run
+from relens.training.log import LOG, read_log, training_seconds
 
 
 @click.command()
@@ -77,9 +77,10 @@ def _model(run: Run, name: str, evaluation: dict[str, Any]) -> dict[str, Any]:
     if not folder.is_dir():  # trained elsewhere: the run has only its ranks
         return _test(evaluation)
     trained = read_json(folder / "trained" / "model.json", "trained model")
-    records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    records = read_log(folder / LOG)
     return {
         **trained["result"],
+        "seconds": training_seconds(folder),
         **_test(evaluation),
         "validation_mrr_by_step": {r["step"]: round(r["mrr"], 4) for r in records if r["mrr"] is not None},
         "settings": trained["settings"],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from campaigns import __main__ as program
-from campaigns import floods
+from campaigns import compared, floods
 from campaigns.tally import Tally
 
 
@@ -59,6 +59,21 @@ def test_several_campaigns_run_in_processes_of_their_own(
     assert ["good", "try", "2", "2", "0"] in lines
     assert ["bad", "campaign", "1", "0", "1"] in lines
     assert "bad, campaign: the campaign failed: Traceback: boom" in out
+
+
+def test_contents_are_all_files_of_a_run_except_logs(tmp_path: Path) -> None:
+    logs = (
+        ".lock", "models/a/.lock", "models/a/log.jsonl", "weights/dsc+input-rank.log.jsonl", "curves.json",
+        "report/log.html", "report/figures/curves.svg", "report/figures/curves.png",
+    )  # fmt: skip
+    others = (
+        "run.json", "weights/log.json", "weights/curves.json", "report/figures/training.svg", "report/index.html",
+        "models/a/trained/model.json", "models/a/.again", "weights/.dsc.json.x.part", "log.jsonl", "report/curves.svg",
+    )  # fmt: skip
+    for name in (*logs, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert compared.contents(tmp_path) == {name: name.encode() for name in others}
 
 
 def test_an_unknown_campaign_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

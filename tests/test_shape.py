@@ -66,6 +66,7 @@ COVERED_BY = {
     "reports/summary.py": "reports/test_write.py",
     "reports/material.py": "reports/test_write.py",
     "reports/page.py": "reports/test_write.py",
+    "reports/times.py": "reports/test_write.py",
     "serve/app.py": "serve/test_api.py",
     "serve/guard.py": "serve/test_api.py",
     "serve/lookup.py": "serve/test_api.py",

@@ -180,6 +180,13 @@ class Run:
         """Load weights of the run by name; without a name those of the default method, or the only ones."""
         return EnsembleWeights.load(self.weights_path(self.choose_weights(name)))
 
+    def keep_weights(self, name: str, weights: EnsembleWeights) -> Path:
+        """Write weights of the run, and the log of their search beside them; return the file of the weights."""
+        path = self.weights_path(name)
+        weights.save(path)
+        weights.save_log(path.with_suffix(".log.jsonl"))
+        return path
+
     def weights_path(self, name: str) -> Path:
         """Return the file of the weights of a name, whether it exists or not."""
         return self.path / "weights" / f"{_check_name(name)}.json"

@@ -22,6 +22,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 from relens.data.dataset import read_folder
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
+from relens.training.log import readable_duration
 from relens.training.trained import TrainedModel
 
 SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
@@ -58,6 +59,9 @@ def test_training_reports_its_result(graph, trained):
     assert again.json["settings"]["options"]["dim"] == 8
     records = [json.loads(line) for line in (trained / "models" / "transe" / "log.jsonl").read_text().splitlines()]
     assert max(record["mrr"] or 0 for record in records) == pytest.approx(mrr)
+    # How long it took is a message: what is printed and kept is the same for the same seed.
+    assert "seconds" not in again.json.keys() | stored.result.keys()
+    assert f"relens: training took {readable_duration(records[-1]['seconds'])}\n" in again.err
     assert not list((trained / "models" / "transe").glob("step-*"))
 
 

@@ -43,13 +43,12 @@ def weights(packed):
         settings={"method": "dsc", "kappa": 10.0, "cross_validation": {"score": {"10.0": 0.5}}},
         dataset=("toy", "f00d"),
         gap_scales=packed.gap_scales,
-        trace=np.array([[0.0, 1.0, 0.25], [0.125, 9.0, 0.3]]),
         notes=("3 of 6 groups have no validation queries: global weights",),
     )
 
 
 def assert_same(one, other):
-    for name in ("table", "own", "fallback", "support", "gap_scales", "trace"):
+    for name in ("table", "own", "fallback", "support", "gap_scales"):
         left, right = getattr(one, name), getattr(other, name)
         if left is None or right is None:
             assert left is right
@@ -78,7 +77,7 @@ def test_a_saved_file_gives_back_the_same_weights(weights, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["weights.json"]
 
 
-def test_weights_without_gaps_without_trace_and_by_a_users_groups(weights):
+def test_weights_without_gaps_and_by_a_users_groups(weights):
     grouping = Grouping("file", ("one", "knows"), np.array([[0, 0], [0, 0], [1, 1]], dtype=np.int32))
     plain = EnsembleWeights(
         models=weights.models,
@@ -99,6 +98,22 @@ def test_files_are_keyed_by_labels_and_say_what_they_are(weights):
     assert "knows [tail]" not in value["groups"]
     assert value["fallback"] == {"m0": 7, "m1": 8, "m2": 9}
     assert value["relations"][1] == {"relation": "né", "tail": "né [tail]", "head": "né [head]"}
+
+
+def test_the_times_of_the_search_are_in_a_log_of_their_own(weights, tmp_path):
+    timed = replace(weights, trace=np.array([[0.0, 1.0, 0.25], [0.125, 9.0, 0.3]]))
+    assert timed.to_json() == weights.to_json()
+    log = tmp_path / "w.log.jsonl"
+    timed.save_log(log)
+    assert [json.loads(line) for line in log.read_text().splitlines()] == [
+        {"seconds": 0.0, "evaluations": 1, "mrr": 0.25}, {"seconds": 0.125, "evaluations": 9, "mrr": 0.3},
+    ]  # fmt: skip
+    weights.save_log(log)
+    assert not log.exists()
+
+
+def test_the_trace_in_files_of_an_older_relens_is_skipped(weights):
+    assert_same(EnsembleWeights.from_json({**weights.to_json(), "trace": [[0.5, 1.0, 0.25]]}, "here"), weights)
 
 
 @pytest.mark.parametrize("method", ["dsc", "mean"])
@@ -271,9 +286,7 @@ GROUP = ("groups", "likes [tail]", "weights")
         (put("settings", to=7), "file is damaged (TypeError"),
         (put("input", to="ranks"), "file: found the input 'ranks', expected one of rank, log, sqrt, rrf, score"),
         (put("input", to=5), "file: found the input 5, expected one of rank"),
-        (drop("trace"), "file is damaged (KeyError('trace')). Search again"),
-        (put("trace", to=[[1, 2]]), "file is damaged (ValueError"),
-        (put("trace", to=[[1, 2, "x"]]), "file is damaged (ValueError"),
+        (drop("settings"), "file is damaged (KeyError('settings')). Search again"),
         (put("groups", "likes [tail]", "queries", to="many"), "file is damaged (ValueError"),
         (put("gap_scales", to=["wide"]), "file is damaged (ValueError"),
         (put("groups", to=[1]), "file is damaged (AttributeError"),
@@ -309,6 +322,6 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(weights, tmp_path):
     weights.save(path)
     before = path.read_text()
     with pytest.raises(ValueError, match="Out of range float values"):
-        replace(weights, trace=np.array([[0.0, 1.0, np.nan]])).save(path)
+        replace(weights, settings={"kappa": np.nan}).save(path)
     assert path.read_text() == before
     assert [file.name for file in tmp_path.iterdir()] == ["w.json"]

@@ -1,16 +1,14 @@
-"""``relens`` in a process without time that dies where it is told to: ``python mortal.py PATTERN ARGUMENTS…``.
+"""``relens`` in a process that dies where it is told to: ``python mortal.py PATTERN ARGUMENTS…``.
 
 It kills itself, without warning, when it is about to write to, or to put in its place, anything whose path has the
 regular expression PATTERN in it, or to remove a folder where the words ``remove PATH`` have it; ``^$`` lets it live.
-Its clock stands still, so that logs and traces, which hold seconds, are the same in each run; training keeps a
-checkpoint after every validation all the same.
+Training keeps a checkpoint after every validation.
 """
 
 import os
 import re
 import signal
 import sys
-import time
 from functools import partial
 from typing import Any
 
@@ -30,13 +28,7 @@ def die(event: str, arguments: tuple[Any, ...]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def stop_the_clock() -> None:
-    """Let no time pass for whoever imports a clock from now on."""
-    time.perf_counter = time.monotonic = lambda: 0.0
-
-
 if __name__ == "__main__":
-    stop_the_clock()
     from relens.cli import main
     from relens.pipeline import training
 

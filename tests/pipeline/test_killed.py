@@ -1,6 +1,6 @@
 """The files of a run are the same for the same seed, byte by byte, also where the run was killed on its way.
 
-Each run is a process of its own; see ``mortal.py`` for how it is killed and why its clock stands still.
+Each run is a process of its own; see ``mortal.py`` for how it is killed. Logs, which hold times, are left out.
 """
 
 import os
@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
 
+from campaigns.compared import contents
 from relens.runs import Run
+from relens.training.log import read_log
+from tests.cli.commands import succeed
 from tests.patience import HANG
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
@@ -34,29 +38,37 @@ def plan(tmp_path_factory):
     return folder / "plan.toml"
 
 
-def run_until(pattern: str, plan: Path, path: Path, *options: str, hash_seed: int = 0) -> int:
+def run_until(
+    pattern: str, plan: Path, path: Path, *options: str, jobs: int = 1, umask: int = 0o022, **environment: str
+) -> int:
     """Run a plan in a process that dies at a path with the pattern; return how it ended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(Path(__file__).with_name("mortal.py")), pattern, "run", "--config", str(plan)]
-    command += ["--run", str(path), "--device", "cpu", "--jobs", "1", *SETTINGS, *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False, env=environment)
+    command += ["--run", str(path), "--device", "cpu", "--jobs", str(jobs), *SETTINGS, *options]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HANG, check=False, cwd=path.parent, umask=umask,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", **environment},
+    )  # fmt: skip
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
 
-def files(path: Path) -> dict[str, bytes]:
-    """Return the content of all files of a run but the locks, which hold the number of a process."""
-    found = (file for file in sorted(path.rglob("*")) if file.is_file() and file.name != ".lock")
-    return {str(file.relative_to(path)): file.read_bytes() for file in found}
-
-
 def assert_same_files(one: Path, other: Path, *, report: bool = True) -> None:
     """Compare two runs byte by byte, with or without their reports."""
-    first, second = files(one), files(other)
+    first, second = contents(one), contents(other)
     if not report:
         first = {name: first[name] for name in first if not name.startswith(("report/", "stages/report"))}
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
+    for name in MODELS:
+        assert untimed_log(one, name) == untimed_log(other, name)
+
+
+def untimed_log(run: Path, name: str) -> list[dict[str, object]]:
+    """Return the records of the training of a model without their times."""
+    timed = ("examples_per_second", "seconds", "seconds_left")
+    records = read_log(run / "models" / name / "log.jsonl")
+    return [{key: value for key, value in record.items() if key not in timed} for record in records]
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +79,69 @@ def whole(plan, tmp_path_factory):
     return path
 
 
-def test_one_seed_gives_the_same_files_and_another_seed_others(plan, whole, tmp_path):
-    """Logs, ranks, weights, results, page and figures, whatever order sets and dictionaries of strings have."""
-    assert run_until(ALIVE, plan, tmp_path / "again" / "ring", hash_seed=1) == 0
-    assert_same_files(whole, tmp_path / "again" / "ring")
-    names = files(whole).keys()
-    assert {"comparison.json", "report/index.html", "report/figures/training.svg", "models/conve/log.jsonl"} <= names
+@pytest.fixture(scope="module")
+def again(plan, tmp_path_factory):
+    """The same run in other surroundings; tests only read it."""
+    path = tmp_path_factory.mktemp("again") / "deeper" / "ring"
+    surroundings = {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+    assert run_until(ALIVE, plan, path, jobs=2, umask=0o077, **surroundings) == 0
+    return path
+
+
+def test_equal_runs_differ_only_in_logs(whole, again):
+    """Whatever the folder, the time zone, the order of sets of texts, the permissions of files, and the workers."""
+    assert_same_files(whole, again)
+    names = {str(file.relative_to(whole)) for file in whole.rglob("*") if file.is_file()}
+    assert {"comparison.json", "weights/dsc.json", "report/index.html", "report/figures/training.svg"} <= names
+    assert names - contents(whole).keys() == {
+        ".lock", "report/log.html", "weights/dsc.log.jsonl", "weights/simple.log.jsonl",
+        *(f"models/{name}/{file}" for name in MODELS for file in (".lock", "log.jsonl")),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict", "--head", "e3", "--relation", "plus_1", "-o", "answers.json"),
+        ("predict", "--head", "e3", "--relation", "plus_1", "-o", "answers.csv"),
+        ("ranks", "reduce", "-o", "reduced.npz"),
+        ("weights", "export", "-o", "weights.json"),
+        ("weights", "export", "-o", "weights.csv"),
+        ("weights", "export", "-o", "weights.npy"),
+        ("evaluate", "--weights", "mean", "-o", "evaluation.csv"),
+        ("compare", "--json"),
+        ("report", "-o", "report"),
+    ],
+    ids=" ".join,
+)
+def test_equal_runs_give_equal_output(whole, again, tmp_path, monkeypatch, command):
+    """The second output is made a day later, as far as zip and gzip files can tell."""
+    clock, found = time.time, []
+    for place, run in ((tmp_path / "one", whole), (tmp_path / "the other", again)):
+        shutil.copytree(run, place / "ring")
+        monkeypatch.chdir(place)
+        verb = 2 if command[0] in ("ranks", "weights") else 1
+        printed = succeed(*command[:verb], "ring", *command[verb:]).out
+        shutil.rmtree(place / "ring")
+        found.append((printed, contents(place)))
+        monkeypatch.setattr(time, "time", lambda: clock() + 86_400)
+    (printed, first), (again_printed, second) = found
+    assert printed == again_printed
+    assert first.keys() == second.keys()
+    assert first or printed
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_another_seed_gives_other_files(plan, whole, tmp_path):
     assert run_until(ALIVE, plan, tmp_path / "other" / "ring", "--seed", "1", "--no-report") == 0
-    ours, others = files(whole), files(tmp_path / "other" / "ring")
+    ours, others = contents(whole), contents(tmp_path / "other" / "ring")
     for name in ("models/transe/trained/model.safetensors", "ranks/test/answer.bin", "comparison.json"):
         assert ours[name] != others[name]
 
 
 def left_over(path: Path) -> list[str]:
     """Return what never took its place."""
-    return [name for name in files(path) if ".part" in name]
+    return [name for name in contents(path) if ".part" in name]
 
 
 @pytest.mark.parametrize(
@@ -99,9 +159,9 @@ def test_resume_after_a_kill_before_the_report(plan, whole, tmp_path, pattern, m
     assert run_until(pattern, plan, path, "--no-report") == -signal.SIGKILL
     # It died half way: what was complete is there, what was not is aside.
     assert set(Run.open(path).model_names) == models
-    assert present in files(path)
+    assert present in contents(path)
     assert left_over(path)
-    assert "comparison.json" not in files(path)
+    assert "comparison.json" not in contents(path)
     assert run_until(ALIVE, plan, path, "--no-report") == 0
     assert_same_files(whole, path, report=False)
 
@@ -118,7 +178,7 @@ def test_resume_after_a_kill_while_figures_are_drawn(plan, whole, tmp_path):
 def test_resume_after_a_kill_before_the_run_exists(plan, whole, tmp_path):
     path = tmp_path / "ring"
     assert run_until("/ring/run.json$", plan, path, "--no-report") == -signal.SIGKILL
-    assert [name.rsplit(".", 2)[::2] for name in files(path)] == [[".run.json", "part"]]
+    assert [name.rsplit(".", 2)[::2] for name in contents(path)] == [[".run.json", "part"]]
     assert run_until(ALIVE, plan, path, "--no-report") == 0
     assert_same_files(whole, path, report=False)
 
@@ -126,7 +186,7 @@ def test_resume_after_a_kill_before_the_run_exists(plan, whole, tmp_path):
 def test_resume_after_a_kill_before_checkpoints_are_removed(plan, whole, tmp_path):
     path = tmp_path / "ring"
     assert run_until("^remove .*/complex/step-000000030$", plan, path, "--no-report") == -signal.SIGKILL
-    assert {"models/complex/trained/model.json", "models/complex/step-000000030/state.json"} <= files(path).keys()
+    assert {"models/complex/trained/model.json", "models/complex/step-000000030/state.json"} <= contents(path).keys()
     assert run_until(ALIVE, plan, path, "--no-report") == 0
     assert_same_files(whole, path, report=False)
 

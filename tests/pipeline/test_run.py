@@ -1,6 +1,5 @@
 """The whole path on a tiny graph: what is done, what is left alone, and what survives interruptions."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -17,7 +16,7 @@ import torch
 from safetensors.numpy import load_file
 
 from relens.errors import InputError
-from relens.files import locked, read_json
+from relens.files import locked
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training
@@ -51,7 +50,7 @@ def finished(plan, tmp_path_factory):
 
 
 def contents(path: Path) -> dict[str, object]:
-    """Return what a run holds, without the times it took."""
+    """Return what a run holds."""
     found: dict[str, object] = {}
     for name in MODELS:
         for key, value in load_file(path / "models" / name / "trained" / "model.safetensors").items():
@@ -60,7 +59,7 @@ def contents(path: Path) -> dict[str, object]:
         packed = Run.open(path).ranks(split)
         found |= {f"{split}.{name}": getattr(packed, name) for name in ("answer", "contested", "gaps", "always_ahead")}
     for file in sorted((path / "weights").glob("*.json")):
-        found[file.name] = np.array(json.dumps({**read_json(file, "record"), "trace": None}))
+        found[file.name] = np.array(file.read_text())
     return found
 
 

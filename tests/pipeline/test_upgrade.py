@@ -79,7 +79,8 @@ def test_a_converted_run_gives_the_same_results_as_before(old):
     assert succeed("evaluate", old, "--model", "complex").out == expected("complex")
     assert succeed("weights", "show", old).out == expected("weights")
     searched = succeed("search", old, "--method", "simple", "--input", "rank", "--name", "plain").out
-    assert searched.partition(":")[2].rpartition(";")[0] == expected("search").partition(":")[2].rpartition(";")[0]
+    # The older relens also printed how long the search took.
+    assert searched.partition(":")[2].rstrip() == expected("search").partition(":")[2].rpartition(";")[0]
     table, kept = (
         text.partition("\ndata set:")[0]
         for text in (succeed("predict", old, "--head", "e1", "--relation", "plus_1").out, expected("predict"))

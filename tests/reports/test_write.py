@@ -455,7 +455,7 @@ def with_graph(tmp_path):
 def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     run, dataset = with_graph(tmp_path)
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert page.tables["How training ended"][1] == ["alpha", "complex", "1vsall", "400", "8", "0.3000"]
+    assert page.tables["How training ended"][1] == ["alpha", "complex", "1vsall", "400", "0.3000"]
     assert (tmp_path / "out" / "figures" / "training.svg").is_file()
     assert "lr 0.125" in page.text
     rows = page.tables["Relations of the graph"][1:]
@@ -464,6 +464,30 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     classes = page.tables["Test MRR by cardinality class"]
     assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
     assert "could not be loaded" not in page.text
+
+
+def test_times_have_a_page_of_their_own(tmp_path):
+    run, _ = with_graph(tmp_path)
+    path = write_report(run, tmp_path / "out")
+    assert "log.html" in Page.read(path).with_attribute("href")
+    times = Page.read(path.with_name("log.html"))
+    assert times.tables["How long training took"] == [
+        ["name", "steps", "seconds"], ["alpha", "400", "8.0"], ["beta", "400", "8.0"],
+    ]  # fmt: skip
+    assert "index.html" in times.with_attribute("href")
+    before = {file.name: file.read_bytes() for file in path.parent.rglob("*.*") if file.is_file()}
+    for log in run.path.glob("models/*/log.jsonl"):
+        log.write_text(log.read_text().replace('"seconds": ', '"seconds": 1'))
+    write_report(run, tmp_path / "out")
+    after = {file.name: file.read_bytes() for file in path.parent.rglob("*.*") if file.is_file()}
+    assert {name for name in after if after[name] != before[name]} == {"log.html"}
+
+
+def test_a_report_without_times_has_no_page_of_times(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    path = write_report(run, tmp_path / "out")
+    assert not path.with_name("log.html").exists()
+    assert "log.html" not in Page.read(path).with_attribute("href")
 
 
 def read_csv(path):
@@ -523,12 +547,18 @@ def test_curves_are_measured_when_asked_for_and_shown_from_then_on(tmp_path, mon
     monkeypatch.setattr(learning_curves, "TRIALS", (3, 4))
     monkeypatch.setattr(learning_curves, "cpu_count", lambda: 1)
     run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
-    assert "Where each search ended" not in Page.read(write_report(run, tmp_path / "out")).tables
-    measured = Page.read(write_report(run, tmp_path / "out", curves=True))
+    write_report(run, tmp_path / "out")
+    times = tmp_path / "out" / "log.html"
+    assert not times.exists()
+    write_report(run, tmp_path / "out", curves=True)
+    measured = Page.read(times)
     rows = measured.tables["Where each search ended"][1:]
     assert [row[0] for row in rows[-2:]] == ["dsc, tpe, 2 workers (replayed)", "dsc, tpe, 5 workers (replayed)"]
     assert "computed from the trial times recorded with one worker" in " ".join(measured.text.split())
-    assert Page.read(write_report(run, tmp_path / "out")).tables["Where each search ended"][1:] == rows
+    page = write_report(run, tmp_path / "out")
+    assert Page.read(times).tables["Where each search ended"][1:] == rows
+    assert "Where each search ended" not in Page.read(page).tables
+    assert "figures/curves" not in page.read_text()
     assert (tmp_path / "out" / "figures" / "curves.png").is_file()
 
 

@@ -14,7 +14,7 @@ from relens.files import read_json
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
 from relens.training.log import LOG, LogRecord, read_log
-from relens.training.loop import TrainingObserver, TrainingResult, new_model, optimise
+from relens.training.loop import TrainingObserver, new_model, optimise
 from tests.patience import HANG
 from tests.training.graphs import N_ENTITIES, N_RELATIONS, TrainMRR, random_triples, small_settings
 
@@ -48,15 +48,6 @@ def train(model: str, folder: Path | None, *changes: str, until: int | None = No
     return trained.state_dict(), result
 
 
-def same(first: TrainingResult, second: TrainingResult) -> bool:
-    return (first.step, first.best_step, first.best_mrr, first.ending) == (
-        second.step,
-        second.best_step,
-        second.best_mrr,
-        second.ending,
-    )
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(model, tmp_path) -> None:
     expected, result = train(model, None)
@@ -64,7 +55,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(model, tmp_path) -> N
         with pytest.raises(StopHereError):
             train(model, tmp_path, until=until)
     found, again = train(model, tmp_path)
-    assert same(again, result)
+    assert again == result
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert [line["step"] for line in read_log(tmp_path / LOG)] == list(range(5, 65, 5))
 
@@ -83,14 +74,14 @@ def test_optimisers_schedules_and_batches_are_resumed(changes, tmp_path) -> None
     with pytest.raises(StopHereError):
         train("complex", tmp_path, *changes, until=50)
     found, again = train("complex", tmp_path, *changes)
-    assert same(again, result)
+    assert again == result
     assert torch.equal(found["entity"], expected["entity"])
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path) -> None:
     expected, result = train("complex", tmp_path)
     found, again = train("complex", tmp_path, until=5)
-    assert same(again, result)
+    assert again == result
     assert torch.equal(found["entity"], expected["entity"])
 
 

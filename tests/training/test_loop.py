@@ -8,7 +8,7 @@ import torch
 
 from relens.errors import InputError
 from relens.models import MODELS
-from relens.training.log import LOG, LogRecord, read_log, readable_duration
+from relens.training.log import LOG, LogRecord, read_log, readable_duration, training_seconds
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise
 from tests.training.graphs import (
     N_ENTITIES,
@@ -204,6 +204,15 @@ def test_records_say_how_far_training_is_and_what_is_left() -> None:
     assert record.describe() == (
         "step 200 of 1,000, loss 0.9484, validation MRR 0.5472, 53,785 examples/s, lr 0.0005, 2 s, about 10 s left"
     )
+
+
+def test_the_log_says_how_long_training_took(tmp_path) -> None:
+    settings = small_settings("transe", "steps=20", "log_every=10")
+    seen: list[LogRecord] = []
+    observer = TrainingObserver(record=seen.append)
+    assert training_seconds(tmp_path) is None
+    optimise(model_of(settings), TRIPLES, settings, validate=Scripted(0.1, 0.2), folder=tmp_path, observer=observer)
+    assert training_seconds(tmp_path) == seen[-1].seconds > seen[0].seconds
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ GRAPH = Dataset(
 )
 
 
-RESULT = TrainingResult(step=40, best_step=20, best_mrr=0.5, ending="steps", seconds=1.5)
+RESULT = TrainingResult(step=40, best_step=20, best_mrr=0.5, ending="steps")
 
 
 def saved(model: str, folder):

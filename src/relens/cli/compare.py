@@ -172,7 +172,7 @@ def simulate(run_path: Path, seed: int, jobs: int, as_json: bool) -> None:
     comparison = compare_methods(packed["valid"], packed["test"], settings=settings, jobs=jobs, progress=progress)
     run = hold(run_path)
     name = settings.default_name()
-    comparison.weights[name].save(run.weights_path(name))
+    run.keep_weights(name, comparison.weights[name])
     present(comparison, packed["valid"], "json" if as_json else "text")
     where = shlex.quote(str(run_path))
     note(f"next: relens weights show {where}; relens evaluate {where} --by relation; relens ranks show {where}")

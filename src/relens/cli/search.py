@@ -69,7 +69,8 @@ def search(
     """
     settings = settings_from(options)
     run = hold(run_path)
-    path = run.weights_path(settings.default_name() if name is None else name)
+    name = settings.default_name() if name is None else name
+    path = run.weights_path(name)
     valid = run.ranks("valid")
     if models:
         valid = valid.select_models(models)
@@ -77,17 +78,18 @@ def search(
     with search_on(backend, address, run) as remote:
         weights = search_weights(valid, **settings.arguments(), jobs=jobs, remote=remote, progress=TerminalProgress())
         seconds = monotonic() - begun
-        weights.save(path)
+        run.keep_weights(name, weights)
     single = dict(zip(valid.models, model_mrrs(valid, jobs=jobs).tolist(), strict=True))
     best = max(single, key=lambda model: single[model])
     reached = mrr(weights.answer_ranks(valid, jobs=jobs).realistic)
+    note(f"the search took {seconds:.1f} s")
     for line in weights.notes:
         note(line)
     warn_of_few(valid, [weights])
     if as_json:
         emit_json(
             {
-                "weights": str(path), "seconds": seconds, "settings": weights.settings, "notes": list(weights.notes),
+                "weights": str(path), "settings": weights.settings, "notes": list(weights.notes),
                 "validation": {"mrr": reached, "best_single": best, "best_single_mrr": single[best], "models": single},
             }
         )  # fmt: skip
@@ -96,7 +98,7 @@ def search(
     emit(f"{path}: " + ", ".join(f"{key} {value}" for key, value in chosen.items()))
     candidates = valid.provenance.candidates
     among = "" if candidates == "all" else f" among candidates: {candidates}"
-    emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f}); {seconds:.1f} s")
+    emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f})")
 
 
 @contextmanager

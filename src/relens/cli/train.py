@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from relens import api
-from relens.cli.console import TerminalProgress, emit, emit_json
+from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.options import PRESET_HELP, device_option, json_option, models_option, one_of, run_argument, seed_option
 from relens.data.queries import EVALUATED
 from relens.evaluation import model_ranks
@@ -73,8 +73,8 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
         device=options["device"], seed=options["seed"], offline=options["offline"], force=options["force"],
         progress=TerminalProgress(),
     )  # fmt: skip
-    folder = trained.folder.parent
-    result = trained.result
+    folder, result = trained.folder.parent, trained.result
+    _note_time(folder)
     if as_json:
         emit_json({"model": str(folder), "settings": trained.settings.as_dict(), **result})
     elif result["best_mrr"] is None:
@@ -82,8 +82,17 @@ def train(source: str, model: str, run_path: Path | None, name: str | None, as_j
     else:
         emit(
             f"{folder}: validation MRR {result['best_mrr']:.4f} at step {result['best_step']:,} of {result['step']:,} "
-            f"({result['ending']}), {result['seconds']:.0f} s"
+            f"({result['ending']})"
         )
+
+
+def _note_time(folder: Path) -> None:
+    """Note how long the training of a model took: as a message, because results are the same for the same seed."""
+    from relens.training.log import readable_duration, training_seconds
+
+    seconds = training_seconds(folder)
+    if seconds is not None:
+        note(f"training took {readable_duration(seconds)}")
 
 
 @click.command()

@@ -131,7 +131,8 @@ def import_weights(
     if models and file.suffix != ".npy":
         raise click.UsageError(f"--models names the columns of an .npy table; {file.name} names its models itself")
     run = hold(run_path)
-    path = run.weights_path(file.stem if name is None else name)
+    name = file.stem if name is None else name
+    path = run.weights_path(name)
     if path.exists() and not force:
         raise InputError(f"{run.path} has weights {path.stem!r} already: give --force to replace them, or a new --name")
     split = "valid" if run.has_ranks("valid") else "test"
@@ -145,7 +146,7 @@ def import_weights(
     else:
         raise InputError(f"unknown format of {file}: expected a name that ends in .json, .csv or .npy")
     found.aligned_to(packed.select_models(found.models))
-    found.save(path)
+    run.keep_weights(name, found)
     if as_json:
         emit_json({"weights": str(path), "models": list(found.models), "groups": int(found.own.sum())})
     else:

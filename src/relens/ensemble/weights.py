@@ -1,5 +1,6 @@
 """Ensemble weights: the result of a search, keyed by labels, so that it can be kept, read and applied elsewhere."""
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from relens.ensemble.inputs import INPUTS, check_input
 from relens.ensemble.inputs.rank import RANK
 from relens.ensemble.objective import answer_ranks
 from relens.errors import WeightsError, nearest
-from relens.files import read_json, write_json
+from relens.files import read_json, write_json, write_text
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
 from relens.records import WEIGHTS
@@ -36,7 +37,7 @@ class EnsembleWeights:
         settings: how the weights were found, with all choices resolved.
         dataset: name and fingerprint of the data set they were fitted on.
         gap_scales: scale of each model's score gaps that the weights were fitted on, (N,), if there were any.
-        trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR.
+        trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR; files of weights leave it out.
         notes: remarks for the reader.
         fitted_on: digest of the validation ranks that the weights were fitted on; empty if unknown.
     """
@@ -105,7 +106,7 @@ class EnsembleWeights:
         return table
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain JSON object, keyed by labels."""
+        """Return a plain JSON object, keyed by labels, without the trace: equal searches give equal files."""
         values = {
             "dataset": {"name": self.dataset[0], "fingerprint": self.dataset[1]},
             "models": list(self.models),
@@ -127,7 +128,6 @@ class EnsembleWeights:
                 }
                 for g in np.flatnonzero(self.own)
             },
-            "trace": self.trace.tolist(),
         }
         return WEIGHTS.stamp(values)
 
@@ -173,7 +173,6 @@ class EnsembleWeights:
             settings=dict(value["settings"]),
             dataset=(value["dataset"]["name"], value["dataset"]["fingerprint"]),
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64).reshape(len(models)),
-            trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
             notes=tuple(value["notes"]),
             fitted_on=str(value.get("fitted_on", "")),
         )
@@ -181,6 +180,14 @@ class EnsembleWeights:
     def save(self, path: Path) -> None:
         """Write a JSON file, whole or not at all."""
         write_json(path, self.to_json())
+
+    def save_log(self, path: Path) -> None:
+        """Write the trace as a file of a JSON object per line; without a trace, remove an earlier one."""
+        steps = [{"seconds": at, "evaluations": int(n), "mrr": mrr} for at, n, mrr in self.trace.tolist()]
+        if steps:
+            write_text(path, "".join(json.dumps(step) + "\n" for step in steps))
+        else:
+            path.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> "EnsembleWeights":

@@ -302,7 +302,7 @@ def _search(run: Run, plan: Plan, execution: Execution) -> None:
             settings=SearchSettings(seed=plan.seed), jobs=execution.jobs, progress=execution.progress,
         )  # fmt: skip
         for name, weights in found.weights.items():
-            weights.save(run.weights_path(_file_name(name)))
+            run.keep_weights(_file_name(name), weights)
         write_json(run.comparison_path, found.to_json())
 
     made_from = [_ranks(run), plan.methods, plan.seed, __version__]

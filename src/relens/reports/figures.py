@@ -201,7 +201,7 @@ def _relations(
 
 
 def draw_training(trainings: Mapping[str, Training], folder: Path) -> Drawing | None:
-    """Draw loss and validation MRR against seconds; return None if no model recorded either."""
+    """Draw loss and validation MRR against steps; return None if no model recorded either."""
     if not any(r.get(key) is not None for t in trainings.values() for r in t.records for key in ("loss", "mrr")):
         return None
     alt = f"Loss and validation MRR of {', '.join(trainings)} while they were trained."
@@ -216,7 +216,7 @@ def _training(trainings: Mapping[str, Training], sheet: Sheet) -> "Figure":
     legend = shortened(list(trainings), 20)
     for i, training in enumerate(trainings.values()):
         for panel, key in zip(axes, ("loss", "mrr"), strict=True):
-            points = [(r["seconds"], r[key]) for r in training.records if r.get(key) is not None]
+            points = [(r["step"], r[key]) for r in training.records if r.get(key) is not None]
             if points:
                 panel.plot(*zip(*points, strict=True), color=SERIES[i % len(SERIES)], label=legend[i],
                            marker=MARKERS[i % len(MARKERS)] if key == "mrr" else None, markersize=4)  # fmt: skip
@@ -227,7 +227,7 @@ def _training(trainings: Mapping[str, Training], sheet: Sheet) -> "Figure":
         axes[0].set_yscale("log")
         axes[0].set_title("loss, logarithmic")
     for panel in axes:
-        panel.set_xlabel("seconds")
+        panel.set_xlabel("steps")
         panel.tick_params(axis="y", labelcolor=FAINT)
     legend_above(figure, axes[1], sheet)
     return figure

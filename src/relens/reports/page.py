@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from relens import __version__
-from relens.ensemble.learning_curves import Curve
 from relens.evaluation import Evaluation
 from relens.records import TIE_RULE
 from relens.reports.figures import LARGEST
@@ -23,6 +22,8 @@ from relens.tables.results import by_mrr, compared_metrics, metric_column
 from relens.visible import visible
 
 GENERATOR = '<meta name="generator" content="relens'
+FOLDER = Path(__file__).parent
+"""The folder of the templates."""
 ALL_UP_TO = 60
 """The table of relations shows up to this many rows at once; more scroll in a box."""
 _PACKAGES = ("numpy", "numba", "joblib", "matplotlib", "optuna", "scikit-learn", "torch")
@@ -31,16 +32,38 @@ _PACKAGES = ("numpy", "numba", "joblib", "matplotlib", "optuna", "scikit-learn",
 def render(
     material: Material,
     rows: Sequence[RelationRow],
-    curves: Sequence[Curve],
     drawings: Mapping[str, Drawing],
     graph: Table | None,
+    log: str,
 ) -> str:
-    """Return the page, one HTML file that needs no other. ``graph`` is the table of all relations of the graph."""
+    """Return the page, one HTML file that needs no other. It has no times: equal runs have equal pages.
+
+    Args:
+        material: the data of the report.
+        rows: the rows of the table of relations.
+        drawings: the figures by name.
+        graph: the table of all relations of the graph.
+        log: the file of the page with the times; empty if there is none.
+    """
+    return fill(
+        "page.html",
+        js=(FOLDER / "page.js").read_text(encoding="utf-8"),
+        drawings=drawings,
+        log=log,
+        **_summary_of(material, rows),
+        **_relations_of(material, rows),
+        **_details_of(material),
+        graph_relations=None if graph is None else largest_relations(graph, LISTED),
+        n_graph_relations=0 if graph is None else len(graph.rows),
+    )
+
+
+def fill(template: str, **variables: Any) -> str:
+    """Return a template of this package, filled with variables; all have the style and the version of relens."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    folder = Path(__file__).parent
     environment = Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_for_people,
@@ -48,18 +71,8 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters |= {"count": count, "method": method_label}
-    return environment.get_template("page.html").render(
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        js=(folder / "page.js").read_text(encoding="utf-8"),
-        drawings=drawings,
-        curves=curve_table(curves) if curves else None,
-        replayed=any(curve.replayed for curve in curves),
-        **_summary_of(material, rows),
-        **_relations_of(material, rows),
-        **_details_of(material),
-        graph_relations=None if graph is None else largest_relations(graph, LISTED),
-        n_graph_relations=0 if graph is None else len(graph.rows),
-    )
+    css = (FOLDER / "page.css").read_text(encoding="utf-8")
+    return environment.get_template(template).render(css=css, version=__version__, **variables)
 
 
 def _for_people(value: Any) -> Any:
@@ -70,7 +83,6 @@ def _for_people(value: Any) -> Any:
 def _summary_of(material: Material, rows: Sequence[RelationRow]) -> dict[str, Any]:
     """Return the variables of the header, the comparison and the glossary."""
     return {
-        "version": __version__,
         "run": material.run,
         "headline": headline(material),
         "highest": highest_sentence(highest_row(material), method_label(material.ensemble)),
@@ -210,20 +222,6 @@ def class_table(material: Material) -> Table | None:
     return Table("Test MRR by cardinality class", columns, tuple(rows))
 
 
-def curve_table(curves: Sequence[Curve]) -> Table:
-    """Return the end of each learning curve."""
-    return Table(
-        "Where each search ended",
-        (
-            Column("search", align="left"),
-            Column("Q", "d"),
-            Column("seconds", ".3g"),
-            Column("validation MRR", ".4f"),
-        ),
-        tuple(Row((curve.label, curve.trials or None, curve.seconds[-1], curve.mrr[-1])) for curve in curves),
-    )
-
-
 def training_table(material: Material) -> Table | None:
     """Return the end of each model's training; None if the run trained no models."""
     rows = []
@@ -231,11 +229,10 @@ def training_table(material: Material) -> Table | None:
         result, last = training.result, training.records[-1] if training.records else {}
         settings = (training.settings.get("model"), training.settings.get("loss"))
         best = result.get("best_mrr", result.get("mrr"))
-        rows.append(Row((name, *settings, last.get("step", 0), last.get("seconds", 0), best)))
+        rows.append(Row((name, *settings, last.get("step", 0), best)))
     columns = (
         *(Column(heading, align="left") for heading in ("name", "model", "loss")),
         Column("steps", ",d"),
-        Column("seconds", ",.0f"),
         Column("best validation MRR", ".4f"),
     )
     return Table("How training ended", columns, tuple(rows)) if rows else None

@@ -13,11 +13,12 @@ from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
 from relens.reports.relations import RelationRow, relation_rows, relations_csv
 from relens.reports.style import Drawing, figure_style
+from relens.reports.times import render_times
 from relens.runs import Run
 from relens.tables.results import by_mrr
 
-PAGE, RELATIONS, GRAPH = "index.html", "relations.csv", "graph.csv"
-"""The files of a report, beside its figures; the tables have all relations."""
+PAGE, LOG, RELATIONS, GRAPH = "index.html", "log.html", "relations.csv", "graph.csv"
+"""The files of a report, beside its figures: the page, its times, and tables with all relations."""
 CURVES = "curves.json"
 """The file of a run that keeps its learning curves."""
 
@@ -39,7 +40,10 @@ def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Prog
         write_text(aside / RELATIONS, relations_csv(material, rows))
         if graph is not None:
             write_text(aside / GRAPH, graph.to_csv())
-        write_text(aside / PAGE, render(material, rows, found, drawings, graph))
+        times = render_times(material, found, drawings.get("curves"), PAGE)
+        if times:
+            write_text(aside / LOG, times)
+        write_text(aside / PAGE, render(material, rows, drawings, graph, LOG if times else ""))
     return folder / PAGE
 
 

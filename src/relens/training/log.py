@@ -73,6 +73,12 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def training_seconds(folder: Path) -> float | None:
+    """Return how long training took by the log below a folder, without interruptions; None without a log."""
+    records = read_log(folder / LOG)
+    return float(records[-1]["seconds"]) if records else None
+
+
 def readable_duration(seconds: float) -> str:
     """Return a duration in the unit that suits it: ``45 s``, ``12 min``, ``3.5 h``, ``14 h``, ``9 days``."""
     if seconds < 90:

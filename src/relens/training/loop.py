@@ -36,21 +36,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How training ended; the model has the parameters of ``best_step``.
+    """How training ended; the model has the parameters of ``best_step``. The log says how long it took.
 
     Attributes:
         step: steps taken.
         best_step: step of the best validation; 0 if there was none.
         best_mrr: its filtered validation MRR; None if there was none.
         ending: ``steps`` (all taken), ``stopped early``, or ``diverged`` (the loss became non-finite).
-        seconds: time taken, without interruptions.
     """
 
     step: int
     best_step: int
     best_mrr: float | None
     ending: Ending
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ def _finish(state: TrainingState) -> TrainingResult:
             state.best_step,
         )
     state.restore_best()
-    return TrainingResult(state.step, state.best_step, state.best_mrr, state.ending, state.seconds)
+    return TrainingResult(state.step, state.best_step, state.best_mrr, state.ending)
 
 
 def _digest(triples: npt.NDArray[Any], model: KGEModel) -> str:

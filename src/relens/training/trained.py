@@ -31,7 +31,7 @@ class TrainedModel:
     Attributes:
         folder: its place on disk.
         settings: how it was trained.
-        result: how training ended, the fields of ``TrainingResult``.
+        result: how training ended, the fields of ``TrainingResult``; an older relens kept ``seconds``, too.
         dataset: name of the data set.
         source: how the data set was named: a name of the catalogue, or a folder.
         fingerprint: that of the data set, see ``Dataset.fingerprint``.
