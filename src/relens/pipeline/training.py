@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
+from joblib import delayed
 
+from relens.clusters.workers import start_workers
 from relens.data.catalog import origin
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
@@ -192,7 +193,7 @@ def train_side_by_side(
         work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, origin(source), listener))
         with Interruption(turns.stop):
             try:
-                failed = [error for found in Parallel(len(places), batch_size=1)(map(work, places)) for error in found]
+                failed = [error for found in start_workers(len(places))(map(work, places)) for error in found]
             except BrokenExecutor as error:
                 if not turns.stopped:
                     raise RelensError(_lost(turns, run, wanted)) from error
