@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
-from relens.training.interruption import Interruption
+from relens.training.interruption import Interruption, handle_signals
 from relens.training.log import LogRecord
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise, warn_of_long_training
 from relens.training.settings import TrainSettings
@@ -260,7 +259,7 @@ def _train_in_turn(
     Neither failures nor interruptions may be raised: the parent would kill the other workers at work.
     """
     if os.getpid() != turns.parent:
-        signal.signal(signal.SIGINT, lambda number, frame: None)  # between two models only the parent decides
+        handle_signals(lambda number, frame: None)  # between two models only the parent decides
     failed: list[RelensError] = []
     with _one_thread():
         for name in (name for name in wanted if turns.take(name, device)):
