@@ -93,7 +93,7 @@ def run(words: list[str], folder: str, output: str) -> Any:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, file), (2, file)):
         os.dup2(source, target)
     os.chdir(folder)

@@ -115,9 +115,9 @@ def _new_aside(path: Path, make: Callable[..., str], suffix: str) -> tuple[Path,
         _let_go(held)
 
 
-def _new_file(**names: Any) -> str:
-    """Make an empty temporary file, and return its name."""
-    handle, name = tempfile.mkstemp(**names)
+def _new_file(prefix: str, suffix: str, dir: Path) -> str:
+    """Make an empty temporary file as ``tempfile.mkdtemp`` makes a folder, and return its name."""
+    handle, name = tempfile.mkstemp(suffix, prefix, str(dir))
     os.close(handle)
     return name
 
