@@ -35,10 +35,10 @@ def test_a_process_that_lives_on_is_found_and_ended() -> None:
         (lambda folder: (folder / ".a.csv.x.part").touch(), "afterwards there is also .a.csv.x.part"),
         (lambda folder: (folder / "sub" / ".b.x.old").mkdir(), "afterwards there is also sub/.b.x.old/"),
         (lambda folder: (folder / "a.csv").write_text("1\n"), "afterwards a.csv differ"),
-        (lambda folder: (folder / "sub" / "c.json").write_text('{"a": 1, "seconds": 3}'), None),
+        (lambda folder: (folder / "c.json").write_text('{"a": 1, "seconds": 3}'), None),
         (
-            lambda folder: (folder / "sub" / "c.json").write_text('{"a": 2, "seconds": 2}'),
-            "afterwards sub/c.json differ",
+            lambda folder: (folder / "c.json").write_text('{"a": 2, "seconds": 2}'),
+            "afterwards c.json differ",
         ),
     ],
 )
