@@ -14,7 +14,8 @@ INTRODUCTION = """\
 # Commands
 
 Results go to stdout, progress and messages to stderr. `--json` prints results for programs. Exit codes: 0 success,
-1 failure, 2 wrong usage or input, 130 interrupted. No command asks questions.
+1 failure, 2 wrong usage or input, 130 interrupted (by Ctrl-C, SIGTERM, or a closed terminal).
+No command asks questions.
 
 This page is what `relens COMMAND --help` says, written by `python docs/generate_commands.py`.
 """

@@ -226,7 +226,10 @@ def test_a_signal_leaves_the_old_file(tmp_path, sent, debris):
         process.send_signal(sent)
         assert process.wait(timeout=HANG) != 0
     assert path.read_text() == "old"
-    assert len(names(tmp_path)) == 1 + debris  # a killed process cannot tidy up; the next name is another one
+    assert len(names(tmp_path)) == 1 + debris  # a killed process cannot tidy up
+    write_text(path, "new")
+    assert names(tmp_path) == ["a.txt"]
+    assert path.read_text() == "new"
 
 
 def test_permissions_follow_the_umask(tmp_path):
@@ -472,6 +475,30 @@ def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(t
     assert (tmp_path / "run").is_dir()
 
 
+def test_a_file_that_a_living_process_writes_stays(tmp_path):
+    """Whoever writes the same file, and whoever holds the folder, removes other leftovers alone."""
+    path = tmp_path / "my a.txt"
+    command = [sys.executable, "-c", ENDLESS, str(path)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as killed,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as alive,
+    ):
+        for process in (killed, alive):
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"writing\n"
+        assert len(names(tmp_path)) == 2
+        killed.kill()
+        killed.wait()
+        write_text(path, "new")
+        (left, written) = names(tmp_path)
+        assert written == "my a.txt"
+        remove_left_overs(tmp_path)
+        assert names(tmp_path) == [left, written]
+        alive.kill()
+    remove_left_overs(tmp_path)
+    assert names(tmp_path) == [written]
+
+
 @pytest.mark.parametrize("missing", ["module", "locks"])
 def test_without_locks_folders_are_filled_and_nothing_is_taken_for_left_over(tmp_path, monkeypatch, missing):
     if missing == "module":
@@ -507,7 +534,8 @@ def raise_(error):
     raise error
 
 
-def test_a_folder_that_stepped_aside_for_one_that_never_came_returns(tmp_path):
+@pytest.mark.parametrize("whose", ["who holds the place", "who writes next"])
+def test_a_folder_that_stepped_aside_for_one_that_never_came_returns(tmp_path, whose):
     """A process is killed where the old folder has left its place and the new one has not taken it."""
     path = tmp_path / "my.ranks"
     replace_folder(path, "old")
@@ -515,7 +543,11 @@ def test_a_folder_that_stepped_aside_for_one_that_never_came_returns(tmp_path):
     assert done.returncode == -signal.SIGKILL
     assert not path.exists()
     assert len(names(tmp_path)) == 2
-    remove_left_overs(tmp_path)
+    if whose == "who holds the place":
+        remove_left_overs(tmp_path)
+    else:
+        with pytest.raises(ValueError, match="no"):
+            write_half(whole_folder(path), "x", ValueError("no"))
     assert names(tmp_path) == ["my.ranks"]
     assert (path / "x").read_text() == "old"
 

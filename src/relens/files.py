@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +38,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary file. On success it is renamed to ``path``; on any failure ``path`` stays as it was.
 
-    Symlinks are followed. A device or a pipe (``/dev/stdout``) is written directly and never replaced.
+    Temporary files of the same ``path`` that killed processes left are removed. Symlinks are followed. A device or a
+    pipe (``/dev/stdout``) is written directly and never replaced.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         with disk_errors(path):
@@ -47,9 +48,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     target = path.resolve() if path.is_symlink() else path
     with disk_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent)
-    os.close(handle)
-    aside = Path(name)
+        _tidy(target)
+        aside, held = _new_aside(target, _new_file, _PART)
     try:
         with disk_errors(path):
             yield aside
@@ -58,6 +58,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)
+        _let_go(held)
 
 
 @contextmanager
@@ -68,26 +69,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside, held = _new_aside(path)
+        _tidy(path)
+        aside, held = _new_aside(path, tempfile.mkdtemp, _PART)
     try:
         with disk_errors(path):
             yield aside
             for file in aside.iterdir():
                 _flush_to_disk(file)
             os.chmod(aside, 0o777 & ~_umask())
-            # A folder cannot replace a non-empty one in one step: the old one is renamed first, and
-            # renamed back if the new one cannot take its place.
             if path.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_OLD, dir=path.parent))
-                try:
-                    os.replace(path, old / _WAS)
-                    os.replace(aside, path)
-                except BaseException:
-                    if not path.exists():
-                        os.replace(old / _WAS, path)
-                    raise
-                finally:
-                    shutil.rmtree(old, ignore_errors=True)
+                _swap(path, aside)
             else:
                 os.replace(aside, path)
     finally:
@@ -95,37 +86,98 @@ def whole_folder(path: Path) -> Iterator[Path]:
         _let_go(held)
 
 
-def _new_aside(path: Path) -> tuple[Path, int | None]:
-    """Make a temporary folder for ``path`` and lock it; remove earlier ones that no process holds.
+def _swap(path: Path, aside: Path) -> None:
+    """Put a folder in the place of another one, which is removed.
 
-    Names contain the machine: on shared storage, a lock may be visible on one machine only.
+    A folder cannot replace a non-empty one in one step: the old one is renamed first, and renamed back if the new one
+    cannot take its place.
     """
-    machine = f"{crc32(platform.node().encode()):08x}"
-    prefix = f".{path.name}.{machine}-"
-    for left in path.parent.glob(f"{glob.escape(prefix)}*{_PART}"):
-        if left.is_dir() and (held := _hold(left, wait=False)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
-            _let_go(held)
+    old, held = _new_aside(path, tempfile.mkdtemp, _OLD)
+    try:
+        os.replace(path, old / _WAS)
+        os.replace(aside, path)
+    except BaseException:
+        if not path.exists():
+            os.replace(old / _WAS, path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+        _let_go(held)
+
+
+def _new_aside(path: Path, make: Callable[..., str], suffix: str) -> tuple[Path, int | None]:
+    """Make a temporary file or folder for ``path``, and lock it."""
     while True:
-        aside = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PART, dir=path.parent))
+        aside = Path(make(prefix=_prefix(path), suffix=suffix, dir=path.parent))
         held = _hold(aside, wait=True)
         if aside.exists():  # no other process removed it before it was locked
             return aside, held
         _let_go(held)
 
 
-def _hold(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder and return the descriptor; None if it is held or gone, or if the system has no such locks."""
+def _new_file(prefix: str, suffix: str, dir: Path) -> str:
+    """Make an empty temporary file as ``tempfile.mkdtemp`` makes a folder, and return its name."""
+    handle, name = tempfile.mkstemp(suffix, prefix, str(dir))
+    os.close(handle)
+    return name
+
+
+def _prefix(path: Path) -> str:
+    """Return how the temporary names for ``path`` begin.
+
+    They contain the machine: on shared storage, a lock may be visible on one machine only.
+    """
+    return f".{path.name}.{crc32(platform.node().encode()):08x}-"
+
+
+def _tidy(path: Path) -> None:
+    """Remove the temporary files and folders for ``path`` that killed processes of this machine left."""
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+        if is_left_over(left):
+            _remove(left, unlocked=False)
+
+
+def _remove(left: Path, *, unlocked: bool) -> None:
+    """Remove a leftover that no process holds; an old folder whose successor never took its place is renamed back.
+
+    Args:
+        left: the file or folder.
+        unlocked: whether to remove it if the system has no locks.
+    """
+    try:
+        held = _hold(left, wait=False)
+    except BlockingIOError:
+        return
+    if held is None and not unlocked:
+        return
+    place = left.with_name(left.name[1:].rsplit(".", 2)[0])
+    with suppress(OSError):  # the next write reports the problem
+        if left.suffix == _OLD and (left / _WAS).is_dir() and not place.exists():
+            os.replace(left / _WAS, place)
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+    _let_go(held)
+
+
+def _hold(path: Path, *, wait: bool) -> int | None:
+    """Lock a file or folder and return the descriptor; None if it is gone, or if the system has no such locks.
+
+    Without ``wait``, a lock of another process raises a ``BlockingIOError``.
+    """
     try:
         import fcntl
     except ImportError:
         return None
     held = None
     try:
-        held = os.open(folder, os.O_RDONLY)
+        held = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks what can be written to
         fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         _let_go(held)
+        if isinstance(error, BlockingIOError):
+            raise
         return None
     return held
 
@@ -143,18 +195,12 @@ def is_left_over(path: Path) -> bool:
 def remove_left_overs(*folders: Path) -> None:
     """Remove the temporary files that killed processes left in folders. The caller holds the folders.
 
-    An old folder whose successor never took its place is renamed back.
+    Commands that only read what is there may write a file beside it: what a living process holds stays. An old folder
+    whose successor never took its place is renamed back.
     """
     for folder in folders:
-        for path in filter(is_left_over, list(folder.glob(".*"))):
-            place = path.with_name(path.name[1:].rsplit(".", 2)[0])
-            with suppress(OSError):  # the next write reports the problem
-                if path.suffix == _OLD and (path / _WAS).is_dir() and not place.exists():
-                    os.replace(path / _WAS, place)
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+        for left in filter(is_left_over, list(folder.glob(".*"))):
+            _remove(left, unlocked=True)
 
 
 @contextmanager

@@ -33,6 +33,16 @@ def test_results_and_messages_go_their_ways(capsys):
     assert err == "relens: a remark\nrelens: error: a mistake\n"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is full")
+def test_work_goes_on_where_messages_cannot_be_shown():
+    code = "from relens.cli.console import emit, note; note('lost'); note('lost, too'); emit('done')"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True, timeout=HANG, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "done\n")
+
+
 def test_json_never_holds_nan():
     with pytest.raises(ValueError, match="Out of range float values"):
         emit_json({"x": float("inf")})

@@ -120,7 +120,10 @@ def test_other_machines_have_access_with_a_token_only(run, tmp_path):
     token, file = "a-token-that-nobody-guesses", tmp_path / "token"
     file.write_text(f"{token}\n")
     log = tmp_path / "requests.log"
-    for given, environment in (("--token-file", file), {}), ((), {"RELENS_TOKEN": token}):
+    for sent, given, environment in (
+        (signal.SIGTERM, ("--token-file", file), {}),
+        (signal.SIGHUP, (), {"RELENS_TOKEN": token}),
+    ):
         with served(*everywhere[1:], *given, "--access-log", log, **environment) as (process, lines):
             assert lines[:-1] == [f"relens: loading the models of {run}\n"]
             port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
@@ -129,8 +132,9 @@ def test_other_machines_have_access_with_a_token_only(run, tmp_path):
                 assert client.get("/api/run").status_code == 401
                 found = client.get("/api/run", headers={"Host": "my.lab", "Authorization": f"Bearer {token}"})
                 assert found.json()["method"] == "mean"
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
             assert process.communicate(timeout=HANG) == ("", "relens: stopped\n")
+            assert process.returncode == 0
         assert token not in "".join(lines)
     assert re.findall(r"GET (\S+ \d+)", log.read_text()) == 2 * ["/api/health 200", "/api/run 401", "/api/run 200"]
     assert token not in log.read_text()

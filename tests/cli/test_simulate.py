@@ -1,6 +1,5 @@
 """``relens simulate``: the whole engine without data."""
 
-import signal
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ from relens.files import read_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.runs import Run
+from relens.training.interruption import SIGNALS
 from tests import simulated
 from tests.cli.commands import fail, succeed
 from tests.patience import HANG
@@ -100,12 +100,13 @@ def test_a_place_with_a_space_is_quoted_in_the_hint(small):
     assert "relens weights show 'my runs/simulated'; relens evaluate 'my runs/simulated' --by relation" in outcome.err
 
 
-def test_a_real_interrupt_ends_with_130_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("sent", SIGNALS)
+def test_a_real_interrupt_ends_with_130_and_leaves_nothing(tmp_path, sent):
     command = [sys.executable, "-m", "relens", "simulate", "--run", str(tmp_path / "r")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("relens: simulating 5 models on 3,900 queries")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, "")
     assert err.endswith("interrupted; nothing half-written was left behind. Run the same command again to resume.\n")

@@ -28,7 +28,7 @@ def hears_signals():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_kept_until_the_work_asks(number):
     heard, before = [], signal.getsignal(number)
     with Interruption(lambda: heard.append(1)) as interruption:
@@ -39,6 +39,18 @@ def test_a_signal_is_kept_until_the_work_asks(number):
             signal.raise_signal(number)
     assert len(heard) == 2
     assert signal.getsignal(number) is before
+
+
+def test_a_terminal_that_is_closed_may_say_so_again_and_again():
+    """The shell tells the command, then the system does; the work between the two is not to be lost."""
+    with Interruption() as outer:
+        with Interruption() as inner:
+            for _ in range(3):
+                signal.raise_signal(signal.SIGHUP)
+            assert inner.requested
+        signal.raise_signal(signal.SIGHUP)
+        assert not outer.requested
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 def test_where_nothing_is_changed_a_signal_ends_the_work_at_once():

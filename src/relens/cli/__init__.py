@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from io import StringIO
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -50,6 +50,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb; say here that it was interrupted, as click would fail where the terminal is closed."""
+        from relens.cli.console import emit_error
+
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            emit_error("")  # a terminal shows ^C on this line
+            raise click.Abort from error
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -72,7 +82,7 @@ def cli(no_verify: bool) -> None:
     """Relation-aware ensembles of knowledge-graph-embedding models.
 
     Results go to stdout, progress and messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or
-    input, 130 interrupted.
+    input, 130 interrupted (by Ctrl-C, SIGTERM, or a closed terminal).
     """
     if no_verify:
         from relens.files import VERIFY
@@ -83,10 +93,12 @@ def cli(no_verify: bool) -> None:
 def main() -> None:
     """Run the command line. Turn errors into messages with options instead of arguments, and into exit codes."""
     from relens.cli.console import emit_error, make_logs_visible
+    from relens.training.interruption import Interruption
 
     make_logs_visible()
     try:
-        code = cli.main(prog_name="relens", standalone_mode=False)
+        with Interruption() as interruption, interruption.immediate():
+            code = cli.main(prog_name="relens", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         text = StringIO()

@@ -1,12 +1,13 @@
 """Output to the terminal: results on stdout, messages and progress on stderr."""
 
 import logging
+import os
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -32,7 +33,18 @@ def note(message: str) -> None:
 
 def emit_error(text: str) -> None:
     """Print text on stderr."""
-    click.echo(visible_lines(text), err=True)
+    with _for_anyone_who_looks():
+        click.echo(visible_lines(text), err=True)
+
+
+@contextmanager
+def _for_anyone_who_looks() -> Iterator[None]:
+    """Let work go on if stderr cannot be written to any more: its terminal was closed, or the disk is full."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):  # stderr may be no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def emit(text: str) -> None:
@@ -110,7 +122,8 @@ class TerminalProgress:
         finally:
             timer.cancel()
             timer.join()
-            bars.stop()
+            with _for_anyone_who_looks():
+                bars.stop()
 
 
 def _plain_lines(description: str, total: float, every_s: float = 10.0) -> Advance:

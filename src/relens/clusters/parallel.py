@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from joblib import Parallel, delayed
+from joblib import delayed
 
+from relens.clusters.workers import start_workers
 from relens.progress import SILENT, Progress
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def run_batches(
                 advance(costs[at])
         else:
             workers = "threads" if send is None else "processes"
-            pool = Parallel(n_jobs=jobs, prefer=workers, batch_size=1, return_as="generator_unordered")
+            pool = start_workers(jobs, prefer=workers, return_as="generator_unordered")
             parts = list(batches(costs, sum(costs) / (BATCHES_PER_JOB * jobs)))
             sent = ((part, [tasks[at] if send is None else send(tasks[at]) for at in part]) for part in parts)
             for batch, found in pool(delayed(_run)(function, part, own) for part, own in sent):

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
@@ -13,8 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
+from joblib import delayed
 
+from relens.clusters.workers import start_workers
 from relens.data.catalog import origin
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
@@ -24,7 +24,7 @@ from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
-from relens.training.interruption import Interruption
+from relens.training.interruption import Interruption, handle_signals
 from relens.training.log import LogRecord
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise, warn_of_long_training
 from relens.training.settings import TrainSettings
@@ -192,7 +192,7 @@ def train_side_by_side(
         work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, origin(source), listener))
         with Interruption(turns.stop):
             try:
-                failed = [error for found in Parallel(len(places), batch_size=1)(map(work, places)) for error in found]
+                failed = [error for found in start_workers(len(places))(map(work, places)) for error in found]
             except BrokenExecutor as error:
                 if not turns.stopped:
                     raise RelensError(_lost(turns, run, wanted)) from error
@@ -259,7 +259,7 @@ def _train_in_turn(
     Neither failures nor interruptions may be raised: the parent would kill the other workers at work.
     """
     if os.getpid() != turns.parent:
-        signal.signal(signal.SIGINT, lambda number, frame: None)  # between two models only the parent decides
+        handle_signals(lambda number, frame: None)  # between two models only the parent decides
     failed: list[RelensError] = []
     with _one_thread():
         for name in (name for name in wanted if turns.take(name, device)):

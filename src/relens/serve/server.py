@@ -19,6 +19,7 @@ from relens.serve.guard import DEFAULT_LIMITS, HEADERS, REFUSAL, Limits
 from relens.serve.monitor import Monitor
 from relens.serve.refusals import RefusedError
 from relens.serve.wire import StrictConnection
+from relens.training.interruption import Interruption
 
 ROUNDS_UNREAD = 4
 """Time for a slow reader, in multiples of the time for a silent client: systems accept answers in large parts."""
@@ -230,5 +231,7 @@ def prepared(app: FastAPI, limits: Limits = DEFAULT_LIMITS) -> uvicorn.Server:
 
 def serve(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
-    with suppress(KeyboardInterrupt):  # uvicorn stops first, then raises the signal again
-        prepared(app).run(sockets=[listener])
+    server = prepared(app)
+    # uvicorn does not know of closed terminals. It stops at other signals, then raises them again.
+    with suppress(KeyboardInterrupt), Interruption(partial(setattr, server, "should_exit", True)):
+        server.run(sockets=[listener])

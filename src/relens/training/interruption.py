@@ -1,4 +1,4 @@
-"""Ctrl-C: long work is told about it and decides itself when it can stop."""
+"""Ctrl-C and other requests to end: long work is told about them and decides itself when it can stop."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -7,7 +7,15 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, a request to terminate, and, where there are terminals, the end of the terminal."""
+Handler = Callable[[int, FrameType | None], object]
+
+
+def handle_signals(handler: Handler) -> dict[signal.Signals, Any]:
+    """Handle ``SIGNALS`` from now on, but those that are ignored; return the earlier handlers."""
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heard}
 
 
 class Interruption:
@@ -28,9 +36,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if current_thread() is main_thread():
-            for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._handle)
+            self._before = handle_signals(self._handle)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -47,7 +53,10 @@ class Interruption:
             self._immediate = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
+        if number not in (signal.SIGINT, signal.SIGTERM):  # a terminal that is closed says so more than once
+            signal.signal(number, signal.SIG_IGN)
+            self._before[signal.Signals(number)] = signal.SIG_IGN
         first, self.requested = not self.requested, True
         self._on_signal()
         if self._immediate or not first:

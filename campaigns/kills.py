@@ -1,0 +1,321 @@
+"""Kills: end commands at random moments, and check that nothing lives on, and that the same command recovers.
+
+``python -m campaigns kills --seed 0`` trains a tiny run and kills commands that write. Linux only.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from campaigns.forks import Server
+from campaigns.tally import Tally
+from campaigns.tiny import MODELS, write_ring
+
+KILLS = 100
+"""Kills of the full campaign."""
+WIDTH = 2
+"""Commands at a time."""
+SECONDS_TO_DIE = 2.0
+"""Workers must end that long after the command, without the time that the machine let them wait for a core."""
+INTERRUPTED = 130
+"""The exit code of a command that was asked to end."""
+SIGNALS = (*[signal.SIGKILL] * 7, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TO_ALL = (signal.SIGINT, signal.SIGHUP)
+"""Signals that terminals send to workers, too."""
+PLAN = """\
+dataset = "{graph}"
+models = {models}
+preset = "demo"
+methods = ["mean", "simple"]
+set = {{ dim = 8, steps = 300, validate_every = 30, batch = 64 }}
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is killed.
+
+    Attributes:
+        name: of its attack.
+        words: its command line; INPUTS stands for the folder of its inputs, RUN for a copy of the run.
+        share: how many of the kills of the full campaign it gets.
+        without: what is removed from the copy before it starts.
+    """
+
+    name: str
+    words: str
+    share: int = 4
+    without: tuple[str, ...] = ()
+
+    def line(self, inputs: Path) -> list[str]:
+        """Return the words of the command line."""
+        return [word.replace("INPUTS", str(inputs)).replace("RUN", "run") for word in self.words.split()]
+
+    def prepare(self, inputs: Path, folder: Path) -> None:
+        """Make the folder that the command runs in, with a copy of the run."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if self.without != EVERYTHING:
+            shutil.copytree(inputs / "run", folder / "run")
+        for name in self.without:
+            if (folder / "run" / name).is_dir():
+                shutil.rmtree(folder / "run" / name)
+            else:
+                (folder / "run" / name).unlink(missing_ok=True)
+
+
+EVERYTHING = (".",)
+LATER = ("ranks", "stages", "weights", "comparison.json", "report")
+"""What the stages of a run after training leave."""
+WHOLE = "run --config INPUTS/plan.toml --run RUN --device cpu --jobs 2"
+COMMANDS = (
+    Command("run from the beginning", f"{WHOLE} --no-report", 28, EVERYTHING),
+    Command("run after training", WHOLE, 24, LATER),
+    Command("search", "search RUN --method simple --name found --jobs 2"),
+    Command("search in processes", "search RUN --method simple --name found --backend loky --jobs 2"),
+    Command("evaluate", "evaluate RUN --weights mean --jobs 2"),
+    Command("compare", "compare RUN mean simple --jobs 2 --format csv -o table.csv"),
+    Command("report", "report RUN"),
+    Command("rank", "rank RUN --device cpu --force"),
+    Command("predict", "predict RUN --queries INPUTS/questions.tsv --weights mean --device cpu -o found.tsv"),
+    Command("ranks import", "ranks import INPUTS/scores --layout scores --run imported --force --jobs 2"),
+    Command("ranks export", "ranks export RUN -o ranks.csv"),
+    Command("ranks reduce", "ranks reduce RUN -o ranks.npz"),
+    Command("weights export", "weights export RUN --weights mean -o weights.csv"),
+    Command("weights import", "weights import RUN INPUTS/weights.json --name mine --force"),
+)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a command does that nobody kills.
+
+    Attributes:
+        seconds: how long it takes.
+        contents: what it leaves, as ``contents`` returns it.
+    """
+
+    seconds: float
+    contents: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where commands run, one at a time.
+
+    Attributes:
+        server: starts them.
+        inputs: their inputs: a graph, a run, and files of other tools.
+        folder: an empty folder, and the name of everything below it: results name it, so it is the same each time.
+    """
+
+    server: Server
+    inputs: Path
+    folder: Path
+
+    @property
+    def output(self) -> Path:
+        """The file with what a command prints."""
+        return self.folder / "output"
+
+    def run(self, words: list[str]) -> int:
+        """Run a command and return its exit code."""
+        self.server.start(words, self.folder / "work", self.output)
+        return self.server.code()
+
+    def measure(self, command: Command) -> Whole:
+        """Run a command twice, as kernels are compiled the first time; return what it does the second time."""
+        for _ in range(2):
+            command.prepare(self.inputs, self.folder / "work")
+            begin = time.monotonic()
+            if self.run(command.line(self.inputs)):
+                raise SystemExit(f"{command.name} fails by itself:\n{self.output.read_text()}")
+            seconds = time.monotonic() - begin
+        return Whole(seconds, contents(self.folder / "work"))
+
+    def kill(self, command: Command, whole: Whole, moment: float, number: signal.Signals) -> str | None:
+        """Kill a command at a share of its time and run it again; return what is wrong."""
+        command.prepare(self.inputs, self.folder / "work")
+        self.output.write_bytes(b"")
+        process = self.server.start(command.line(self.inputs), self.folder / "work", self.output)
+        time.sleep(moment * whole.seconds)
+        with suppress(ProcessLookupError):  # it has ended already
+            (os.killpg if number in TO_ALL else os.kill)(process, number)
+        code = self.server.code()
+        where = f"{command.name}, {number.name} at {moment * whole.seconds:.2f} s of {whole.seconds:.2f} s"
+        if code not in (0, INTERRUPTED, -number):
+            return f"{where}: ended with {code}:\n{self._said()}"
+        if left := survivors(process):
+            return f"{where}: {left} processes lived on"
+        if again := self.run(command.line(self.inputs)):
+            return f"{where}: the same command ends with {again}:\n{self._said()}"
+        return compare(where, whole.contents, contents(self.folder / "work"))
+
+    def _said(self) -> str:
+        return self.output.read_text(errors="replace")[-600:]
+
+
+def survivors(session: int) -> int:
+    """Wait for the end of all processes of a session; kill those that live for too long, and return how many."""
+    begin, living = time.monotonic(), members(session)
+    before = {process: seconds_ready(process) for process in living}
+    while living:
+        delay = max(seconds_ready(process) - before.get(process, 0.0) for process in living)
+        if time.monotonic() - begin > SECONDS_TO_DIE + delay:
+            for process in living:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            return len(living)
+        time.sleep(0.02)
+        living = members(session)
+    return 0
+
+
+def members(session: int) -> list[int]:
+    """Return the living processes of a session."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                state, *rest = (folder / "stat").read_text().rpartition(")")[2].split()
+                if state not in "ZX" and int(rest[2]) == session:
+                    found.append(int(folder.name))
+    return found
+
+
+def seconds_ready(process: int) -> float:
+    """Return how long the threads of a process were ready to run and had no core."""
+    waited = 0.0
+    with suppress(OSError):
+        for thread in (Path("/proc") / str(process) / "task").iterdir():
+            with suppress(OSError):
+                waited += int((thread / "schedstat").read_text().split()[1]) / 1e9
+    return waited
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what a command must leave in its folder, by name: folders, and the bytes of files, without times."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            found[f"{path.relative_to(folder)}/"] = b""
+        elif path.name not in LOGS:
+            found[str(path.relative_to(folder))] = untimed(path)
+    return found
+
+
+LOGS = (".lock", "log.jsonl", "index.html", "training.svg", "training.png")
+TIMES = ("seconds", "examples_per_second", "seconds_left", "checksum", "left", "made_from", "trace")
+
+
+def untimed(path: Path) -> bytes:
+    """Return the bytes of a file, without the times in it if it is a record."""
+    if path.suffix != ".json":
+        return path.read_bytes()
+    return json.dumps(_without_times(json.loads(path.read_bytes()))).encode()
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_times(item) for key, item in value.items() if key not in TIMES}
+    return value
+
+
+def compare(where: str, expected: dict[str, bytes], found: dict[str, bytes]) -> str | None:
+    """Return how the files that a command left after a kill differ from what it leaves without one."""
+    if lost := sorted(expected.keys() - found.keys()):
+        return f"{where}: afterwards there is no {lost[0]}"
+    if more := sorted(found.keys() - expected.keys()):
+        return f"{where}: afterwards there is also {more[0]}"
+    if differing := [name for name in sorted(expected) if expected[name] != found[name]]:
+        return f"{where}: afterwards {', '.join(differing)} differ"
+    return None
+
+
+def write_inputs(folder: Path, server: Server) -> Path:
+    """Write what commands read, and train a run; return the folder with all of it."""
+    inputs = folder / "inputs"
+    inputs.mkdir()
+    graph = write_ring(inputs)
+    (inputs / "plan.toml").write_text(PLAN.format(graph=graph, models=list(MODELS)))
+    questions = [line.split("\t") for line in (graph / "test.txt").read_text().splitlines()]
+    (inputs / "questions.tsv").write_text("".join(f"{h}\t{r}\ttail\n{t}\t{r}\thead\n" for h, r, t in questions))
+    write_scores(inputs / "scores", graph)
+    for words in (WHOLE, "weights export RUN --weights mean -o weights.json"):
+        server.start(Command("", words).line(inputs), inputs, folder / "output")
+        if server.code():
+            raise SystemExit(f"the run that is killed cannot be made:\n{(folder / 'output').read_text()}")
+    return inputs
+
+
+def write_scores(folder: Path, graph: Path) -> None:
+    """Write the scores of two models for the ring as another tool would."""
+    folder.mkdir()
+    scores = np.random.default_rng(0)
+    (folder / "entities.txt").write_text("".join(f"e{i}\n" for i in range(12)))
+    for split in ("valid", "test"):
+        triples = [line.split("\t") for line in (graph / f"{split}.txt").read_text().splitlines()]
+        asked = [query for h, r, t in triples for query in ((h, r, "tail", t), (t, r, "head", h))]
+        (folder / f"{split}_queries.tsv").write_text("".join("\t".join(query) + "\n" for query in asked))
+        for model in MODELS:
+            np.save(folder / f"{model}_{split}_scores.npy", scores.random((len(asked), 12), dtype=np.float32))
+
+
+@contextmanager
+def places(folder: Path) -> Iterator[list[Place]]:
+    """Yield places to run commands in."""
+    with ExitStack() as stack:
+        servers = []
+        for number in range(WIDTH):
+            (folder / f"tmp{number}").mkdir()
+            servers.append(Server(folder / f"tmp{number}"))
+            stack.callback(servers[-1].close)
+        inputs = write_inputs(folder, servers[0])
+        for number in range(WIDTH):
+            (folder / f"place{number}").mkdir()
+        yield [Place(server, inputs, folder / f"place{number}") for number, server in enumerate(servers)]
+
+
+def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
+    """Kill commands, and return the tally of each command by name.
+
+    Args:
+        amount: the share of the full campaign, which has ``KILLS``.
+        seed: of the commands, moments and signals.
+        folder: an empty folder for the run and its copies.
+    """
+    draw = random.Random(seed)
+    tries = draw.sample([command for command in COMMANDS for _ in range(command.share)], max(1, round(KILLS * amount)))
+    found = {command.name: Tally() for command in COMMANDS if command in tries}
+    with places(folder) as free:
+        wholes = {command: free[0].measure(command) for command in COMMANDS if command in tries}
+        idle: SimpleQueue[Place] = SimpleQueue()
+        for place in free:
+            idle.put(place)
+
+        def one(asked: tuple[Command, float, signal.Signals]) -> str | None:
+            place = idle.get()
+            try:
+                return place.kill(asked[0], wholes[asked[0]], asked[1], asked[2])
+            finally:
+                idle.put(place)
+
+        asked = [(command, draw.random(), draw.choice(SIGNALS)) for command in tries]
+        with ThreadPoolExecutor(WIDTH) as pool:
+            for (command, _, _), defect in zip(asked, pool.map(one, asked), strict=True):
+                found[command.name].note(defect)
+    return found
