@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
@@ -23,12 +23,16 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 RETRIES = 5
 """How often Ray repeats a task whose worker is lost; Dask has its own setting."""
 SECONDS_TO_CONNECT = 20
-SECONDS_TO_ANSWER = 120
+SECONDS_TO_ANSWER = 60
 """Limit of an answer that takes no work."""
 SECONDS_TO_LEAVE = 20
 SECONDS_BETWEEN_PROBES = 2
 LONGEST_TEXT = 300
 """Characters that are shown of an engine's error, which may hold a whole traceback."""
+
+
+_hanging = Event()
+"""Set when Ray did not disconnect."""
 
 
 class Cluster(Protocol):
@@ -127,6 +131,11 @@ def within(seconds: float, function: Callable[..., R], *arguments: Any) -> R:
     return result  # type: ignore[return-value]
 
 
+def hangs() -> bool:
+    """Say whether an engine did not disconnect; its library would hang or crash at the end of the process, too."""
+    return _hanging.is_set()
+
+
 @contextmanager
 def _dask(address: str) -> Iterator[Cluster]:
     try:
@@ -219,8 +228,10 @@ def _ray(address: str) -> Iterator[Cluster]:
     try:
         yield _RayCluster(ray, head)
     finally:
-        with suppress(Exception):  # a lost head node does not take part
+        try:
             within(SECONDS_TO_LEAVE, ray.shutdown)
+        except TimeoutError:  # a head node that hangs does not take part
+            _hanging.set()
 
 
 class _RayCluster:
