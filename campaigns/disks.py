@@ -56,7 +56,7 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "run": Verb((*PIPELINE, "--run", "run"), 20, finished=False),
+    "run": Verb((*PIPELINE, "--run", "run"), 18, finished=False),
     "run --force report": Verb((*PIPELINE, "--run", "run", "--force", "report"), 6),
     "data import": Verb(("data", "import", "ring", "--name", "mine", "--force"), 8, finished=False),
     "data sample-negatives": Verb(("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 8, False),
@@ -233,13 +233,16 @@ def _expect(ended: Ended) -> None:
 def expected(disk: Disk, verb: Verb, template: Path) -> Result:
     """Run a command with enough space."""
     disk.fill(template)
-    begun, (pages, files) = time.time_ns(), disk.used()
+    before, (pages, files) = _sizes(disk.path), disk.used()
     _expect(relens(verb.words, disk.path))
-    written = [
-        path.stat().st_size for path in disk.path.rglob("*") if path.is_file() and path.stat().st_mtime_ns >= begun
-    ]
+    written = [size for key, size in _sizes(disk.path).items() if key not in before]
     pages = max(sum(-(-size // PAGE) for size in written), disk.used()[0] - pages)
     return Result(everything(disk.path), pages, max(len(written), disk.used()[1] - files), max(written))
+
+
+def _sizes(disk: Path) -> dict[tuple[Path, int], int]:
+    """Return the size of each file; a file that was written again has another key."""
+    return {(path, path.stat().st_ctime_ns): path.stat().st_size for path in disk.rglob("*") if path.is_file()}
 
 
 def attempt(disk: Disk, verb: Verb, template: Path, result: Result, limit: tuple[str, int]) -> str | None:
@@ -298,13 +301,16 @@ def attack(amount: float, seed: int, folder: Path, *, mounted: bool) -> dict[str
     starts = templates(disk, folder)
     tallies = {name: Tally() for name in VERBS}
     for name, verb in VERBS.items():
+        if not (tries := round(amount * verb.tries)):
+            continue
         result = expected(disk, verb, starts[verb.finished])
         chosen = random.Random(f"{seed} {name}")
-        for _ in range(max(1, round(amount * verb.tries))):
+        for _ in range(tries):
             limit = _limit(chosen, result, mounted=mounted)
             defect = attempt(disk, verb, starts[verb.finished], result, limit)
             place = f"relens {' '.join(verb.words)} with {limit[1]} {limit[0]}"
             tallies[name].note(None if defect is None else f"{place}: {defect}")
+        print(f"{name}: {tallies[name]}", flush=True)
     return tallies
 
 

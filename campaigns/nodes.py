@@ -1,7 +1,7 @@
 """Nodes: lose workers, schedulers and head nodes in the middle of a search, by a kill or a stop, and finish it.
 
-``python -m campaigns nodes --seed 0`` starts clusters of two workers on this machine. An engine that is not installed is
-left out. Not for Windows.
+``python -m campaigns nodes --seed 0`` starts clusters of two workers on this machine. An engine that is not installed
+is left out. Not for Windows.
 """
 
 import importlib.util

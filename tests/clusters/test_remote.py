@@ -208,9 +208,9 @@ def fails(packed, items, numbers, settings):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("backend", ["dask", "ray"])
 def test_any_error_of_a_worker_is_one_sentence(packed, tmp_path, backend) -> None:
     expected = (
-        rf"^a part of the search failed on {re.escape(platform.node())}: DiskError: \[Errno 28\] No space left on device: "
-        r"'/scratch/numba'\. Finished parts are kept in .*/j \(\d+ results?\): run the same command again, with the "
-        r"address of a running cluster, to resume\.$"
+        rf"^a part of the search failed on {re.escape(platform.node())}: DiskError: \[Errno 28\] No space left on "
+        r"device: '/scratch/numba'\. Finished parts are kept in .*/j \(\d+ results?\): run the same command again, "
+        r"with the address of a running cluster, to resume\.$"
     )
     work = Work(fails, packed, list(range(12)), None, "numbers", [1.0] * 12)
     with start(backend, tmp_path) as running, connect(running.backend, running.address) as cluster:

@@ -23,8 +23,8 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 RETRIES = 5
 """How often Ray repeats a task whose worker is lost; Dask has its own setting."""
 SECONDS_TO_CONNECT = 20
-SECONDS_TO_ANSWER = 60
-"""Limit of an answer that takes no work."""
+SECONDS_TO_ANSWER = 40
+"""Limit of an answer that takes no work. Ray ends this process a minute after its head node was lost."""
 SECONDS_TO_LEAVE = 20
 SECONDS_BETWEEN_PROBES = 2
 LONGEST_TEXT = 300
@@ -111,8 +111,17 @@ def _version_function() -> Callable[[], str]:
     return version
 
 
-def within(seconds: float, function: Callable[..., R], *arguments: Any) -> R:
-    """Return a function's result; raise TimeoutError if it hangs, and leave it to a daemon thread."""
+def within(
+    seconds: float, function: Callable[..., R], *arguments: Any, meanwhile: Callable[[], None] | None = None
+) -> R:
+    """Return a function's result; raise TimeoutError if it hangs, and leave it to a daemon thread.
+
+    Args:
+        seconds: the limit.
+        function: what to call.
+        *arguments: of the function.
+        meanwhile: called every few seconds; its error ends the wait, too.
+    """
     answers: SimpleQueue[tuple[R | None, BaseException | None]] = SimpleQueue()
 
     def call() -> None:
@@ -122,10 +131,16 @@ def within(seconds: float, function: Callable[..., R], *arguments: Any) -> R:
             answers.put((None, error))
 
     Thread(target=call, daemon=True).start()
-    try:
-        result, error = answers.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError(f"no answer for {seconds:.0f} s") from None
+    end = monotonic() + seconds
+    while True:
+        left = max(0.0, end - monotonic())
+        with suppress(Empty):
+            result, error = answers.get(timeout=left if meanwhile is None else min(left, SECONDS_BETWEEN_PROBES))
+            break
+        if meanwhile is not None:
+            meanwhile()
+        if not left:
+            raise TimeoutError(f"no answer for {seconds:.0f} s")
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
@@ -142,20 +157,32 @@ def _dask(address: str) -> Iterator[Cluster]:
         from distributed import Client
     except ImportError as error:
         raise MissingExtraError("a Dask cluster", "dask") from error
-    # Its log repeats with tracebacks what our errors say in a sentence.
-    for name in ("distributed", "tornado.application", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with _without_logs("distributed", "tornado", "asyncio"):
+        try:
+            client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise _unreachable("dask", address, error, "`dask scheduler` prints its address") from error
+        try:
+            if not (n_workers := len(client.scheduler_info(n_workers=-1)["workers"])):
+                raise InputError(f"the dask cluster at {address} has no workers: start some: `dask worker {address}`")
+            yield _DaskCluster(client, address, n_workers)
+        finally:
+            with suppress(Exception):  # a lost scheduler does not take part
+                within(SECONDS_TO_LEAVE, client.close, SECONDS_TO_LEAVE)
+
+
+@contextmanager
+def _without_logs(*packages: str) -> Iterator[None]:
+    """Switch the logs of packages off: they repeat with tracebacks what our errors say in a sentence."""
+    known = [logging.getLogger(name) for name in [*packages, *logging.root.manager.loggerDict]]
+    muted = {logger: logger.level for logger in known if logger.name.partition(".")[0] in packages}
+    for logger in muted:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
-        client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise _unreachable("dask", address, error, "`dask scheduler` prints its address") from error
-    try:
-        if not (n_workers := len(client.scheduler_info(n_workers=-1)["workers"])):
-            raise InputError(f"the dask cluster at {address} has no workers: start some with `dask worker {address}`")
-        yield _DaskCluster(client, address, n_workers)
+        yield
     finally:
-        with suppress(Exception):  # a lost scheduler does not take part
-            within(SECONDS_TO_LEAVE, client.close, SECONDS_TO_LEAVE)
+        for logger, level in muted.items():
+            logger.setLevel(level)
 
 
 class _DaskCluster:
@@ -255,25 +282,23 @@ class _RayCluster:
             for node in nodes
         ]
         if asked:
-            self.ray.wait(asked, num_returns=len(asked), timeout=SECONDS_TO_ANSWER)
+            self._asked(partial(self.ray.wait, asked, num_returns=len(asked), timeout=SECONDS_TO_ANSWER / 2))
         return [_answer(partial(self.ray.get, answer, timeout=0)) for answer in asked]
 
     def submit(self, function: Callable[..., R], shared: Any, task: Any) -> Handle:
         return self.ray.remote(num_cpus=1, max_retries=RETRIES)(function).remote(shared, task)
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> Handle | None:
-        end = monotonic() + seconds
-        while True:
-            left = max(0.0, end - monotonic())
-            done, _ = self.ray.wait(handles, num_returns=1, timeout=min(left, SECONDS_BETWEEN_PROBES))
-            if done:
-                return done[0]
-            self._probe()
-            if not left:
-                return None
+        try:
+            wait = partial(self.ray.wait, handles, num_returns=1, timeout=seconds)
+            done, _ = within(seconds + SECONDS_TO_ANSWER, wait, meanwhile=self._probe)
+        except TimeoutError:
+            return None
+        return done[0] if done else None
 
     def result(self, handle: Handle) -> Any:
-        return _result(partial(self.ray.get, handle, timeout=SECONDS_TO_ANSWER))
+        get = partial(self.ray.get, handle, timeout=SECONDS_TO_ANSWER)
+        return _result(partial(within, SECONDS_TO_ANSWER, get, meanwhile=self._probe))
 
     def suspect(self, handles: Sequence[Handle]) -> bool:
         del handles  # a task that hangs keeps its core: copies start on other cores
@@ -291,7 +316,9 @@ class _RayCluster:
 
     def _asked(self, function: Callable[[], R]) -> R:
         try:
-            return within(SECONDS_TO_ANSWER, function)
+            return within(SECONDS_TO_ANSWER, function, meanwhile=self._probe)
+        except ClusterError:
+            raise
         except Exception as error:
             raise self._lost(error) from error
 
