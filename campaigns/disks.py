@@ -324,7 +324,7 @@ def _limit(chosen: random.Random, result: Result, *, mounted: bool) -> tuple[str
 
 def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
     """Attack in two processes with a file system each, if they can have one."""
-    mountable = _mountable(folder)
+    mountable = mountable_at(folder)
     if not mountable:
         print("disks: no file system can be mounted here, so the size of files is limited instead", flush=True)
     places = [folder / str(number) for number in range(2 if amount >= 0.5 else 1)]
@@ -344,16 +344,17 @@ def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
 MOUNT = 'mount -t tmpfs -o size={room},nr_inodes={files} relens-disk "$0" && exec "$@"'
 
 
-def _in_a_namespace(disk: Path, *command: str) -> list[str]:
+def in_a_namespace(disk: Path, *command: str) -> list[str]:
     """Return a command line that mounts a file system which nobody else sees, and which ends with the command."""
     script = MOUNT.format(room=ROOM, files=FILES)
     return ["unshare", "--mount", "--map-root-user", "sh", "-c", script, str(disk), *command]
 
 
-def _mountable(folder: Path) -> bool:
+def mountable_at(folder: Path) -> bool:
+    """Say whether a file system can be mounted at a folder."""
     if shutil.which("unshare") is None:
         return False
-    return subprocess.run(_in_a_namespace(folder, "true"), capture_output=True, check=False).returncode == 0
+    return subprocess.run(in_a_namespace(folder, "true"), capture_output=True, check=False).returncode == 0
 
 
 def _start(amount: float, seed: int, folder: Path, mounted: bool) -> "subprocess.Popen[bytes]":
@@ -361,7 +362,7 @@ def _start(amount: float, seed: int, folder: Path, mounted: bool) -> "subprocess
     command = [sys.executable, "-m", "campaigns.disks", str(amount), str(seed), str(folder), str(int(mounted))]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     with (folder / "log").open("wb") as log:
-        wrapped = _in_a_namespace(folder / "disk", *command) if mounted else command
+        wrapped = in_a_namespace(folder / "disk", *command) if mounted else command
         return subprocess.Popen(wrapped, stdout=log, stderr=log, env=environment)
 
 

@@ -264,6 +264,7 @@ def _ray(address: str) -> Iterator[Cluster]:
 class _RayCluster:
     def __init__(self, ray: Any, head: tuple[str, int]) -> None:
         self.ray, self.head = ray, head
+        self._sent: dict[Callable[..., Any], Any] = {}
         self.n_workers = max(1, int(self._asked(ray.cluster_resources).get("CPU", 1)))
 
     def share(self, value: T) -> Any:
@@ -286,7 +287,9 @@ class _RayCluster:
         return [_answer(partial(self.ray.get, answer, timeout=0)) for answer in asked]
 
     def submit(self, function: Callable[..., R], shared: Any, task: Any) -> Handle:
-        return self.ray.remote(num_cpus=1, max_retries=RETRIES)(function).remote(shared, task)
+        if function not in self._sent:  # each of these makes Ray send the function again
+            self._sent[function] = self.ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+        return self._asked(partial(self._sent[function].remote, shared, task))
 
     def wait(self, handles: Sequence[Handle], seconds: float) -> Handle | None:
         try:
