@@ -28,6 +28,10 @@ class WeightsError(InputError):
     """Ensemble weights are malformed or do not fit the ranks they are applied to."""
 
 
+class ClusterError(RelensError):
+    """A cluster, or a part of the work on it, failed. The input may be right (exit code 1)."""
+
+
 def install_hint(extra: str) -> str:
     """Return how to install an extra: relens is on no package index."""
     return f"pip install -c constraints.txt '.[{extra}]' in a clone of relens"

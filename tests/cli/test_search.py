@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from relens.records import Provenance
 from tests import simulated
 from tests.cli.commands import Outcome, fail, relens, relens_process, succeed
 from tests.clusters.clusters import start
+from tests.patience import HANG
 from tests.random_packs import changed
 
 QUICK = ("--input", "rank", "--regularise", "none", "--jobs", "1")
@@ -347,3 +350,33 @@ def test_a_cluster_finds_the_same_and_leaves_no_journal(run_path, tmp_path, monk
 )
 def test_an_address_goes_with_a_cluster(run_path, options):
     fail(2, "--address goes with --backend dask or ray", "search", run_path, *options)
+
+
+SLOW = ("--input", "rank", "--regularise", "none", "--searcher", "random", "--trials", "30000", "--jobs", "1")
+"""A search whose parts take a while."""
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_a_lost_cluster_ends_the_search_and_a_new_one_finishes_it(run_path, tmp_path, backend):
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+    with start(backend, tmp_path / "0") as running:
+        command = ["search", str(run_path), *SLOW, "--backend", backend, "--address", running.address]
+        process = subprocess.Popen([sys.executable, "-m", "relens", *command], stderr=subprocess.PIPE, text=True)
+        journal = run_path / JOURNAL
+        while process.poll() is None and not (journal.exists() and journal.read_text()):
+            time.sleep(0.05)
+        running.lose(running.head)
+        errors = " ".join(process.communicate(timeout=HANG)[1].split())
+    centre = {"dask": "scheduler", "ray": "head node"}[backend]
+    assert process.returncode == 1, errors
+    assert f"cluster at {running.address} is lost: its {centre} does not answer any more" in errors
+    assert f"Finished parts are kept in {run_path}/{JOURNAL} (" in errors
+    assert "run the same command again, with the address of a running cluster, to resume." in errors
+    assert "Traceback" not in errors
+    kept_lines = journal.read_text().splitlines()
+    assert 0 < len(kept_lines) < 8
+    with start(backend, tmp_path / "1") as running:
+        found = searched(run_path, *SLOW, "--backend", backend, "--address", running.address)
+    assert found == searched(run_path, *SLOW)
+    assert not journal.exists()

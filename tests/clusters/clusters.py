@@ -26,16 +26,21 @@ ENVIRONMENT = os.environ | {
 
 @dataclass(frozen=True)
 class Running:
-    """A cluster: its address, and one of its two nodes."""
+    """A cluster: its address, its scheduler (Dask) or head node (Ray), and one of its two workers or nodes."""
 
     backend: str
     address: str
+    head: subprocess.Popen[bytes]
     second: subprocess.Popen[bytes]
 
     def lose_second(self) -> None:
         """Kill the second node with everything it runs."""
-        os.killpg(self.second.pid, signal.SIGKILL)
-        self.second.wait(HANG)
+        self.lose(self.second)
+
+    def lose(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a process of the cluster with everything it runs."""
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(HANG)
 
 
 @contextmanager
@@ -60,7 +65,7 @@ def start(backend: str, folder: Path, second_imports: Path | None = None) -> Ite
 
     try:
         address, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder, second_imports)
-        yield Running(backend, address, second)
+        yield Running(backend, address, processes[0], second)
     finally:
         for process in reversed(processes):
             _stop(process)

@@ -1,7 +1,14 @@
 """Searching on other machines: the same weights as in one process, whichever process is killed."""
 
 import json
+import os
+import platform
+import re
+import resource
+import signal
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -12,7 +19,7 @@ from relens.clusters.remote import Journal, Part, Remote, Source, Work, _run_par
 from relens.ensemble.distributed import SearchJournal
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.sweep import sweep_groups
-from relens.errors import InputError, RanksError
+from relens.errors import ClusterError, InputError, RanksError, RelensError
 from relens.packs.simulation import Simulation
 from relens.packs.store import load_pack, save_pack
 from tests.clusters.clusters import Running, free_port, start
@@ -62,13 +69,18 @@ class Here:
     def everywhere(self, function, *arguments):  # type: ignore[no-untyped-def]
         return [function(*arguments) for _ in range(self.n_workers)]
 
-    def run(self, function, shared, tasks):  # type: ignore[no-untyped-def]
-        for at, task in reversed(list(enumerate(tasks))):
-            if function.__name__ == "_run_part":
-                if not self.left:
-                    raise KeyboardInterrupt
-                self.left, self.done = self.left - 1, self.done + 1
-            yield at, function(shared, task)
+    def submit(self, function, shared, task):  # type: ignore[no-untyped-def]
+        return lambda: function(shared, task)
+
+    def wait(self, handles, seconds):  # type: ignore[no-untyped-def]
+        assert seconds > 0
+        return handles[-1]
+
+    def result(self, handle):  # type: ignore[no-untyped-def]
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left, self.done = self.left - 1, self.done + 1
+        return handle()
 
 
 @pytest.mark.parametrize("lossless", [True, False])
@@ -154,6 +166,82 @@ class _KillingJournal(SearchJournal):
         if self._running.second.poll() is None:
             self.kept_when_lost = len(found)
             self._running.lose_second()
+
+
+def counts_or_hangs(packed, items, numbers, settings):  # type: ignore[no-untyped-def]
+    """Hang in the first part that is searched in this folder, in one of two ways."""
+    folder, how = settings
+    with suppress(FileExistsError):
+        (Path(folder) / "hung").touch(exist_ok=False)
+        if how == "stopped process":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            Event().wait()
+    return scaled_counts(packed, items, numbers, 2)
+
+
+@pytest.mark.parametrize("how", ["stopped process", "endless task"])
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_the_part_of_a_worker_that_hangs_goes_to_another(packed, tmp_path, backend, how) -> None:
+    settings = (str(tmp_path), how)
+    with start(backend, tmp_path) as running:
+        with connect(running.backend, running.address) as cluster:
+            remote = Remote(cluster, Journal(tmp_path / "j", Numbers()), patience=20.0)
+            work = Work(counts_or_hangs, packed, list(range(12)), settings, "numbers", [1.0] * 12)
+            with pytest.warns(UserWarning, match="no part of the search was finished for .* start again"):
+                found = remote.run(work)
+        assert found == scaled_counts(packed, work.items, range(12), 2)
+        assert len((tmp_path / "j").read_text().splitlines()) == 12
+
+
+def fails(packed, items, numbers, settings):  # type: ignore[no-untyped-def]
+    """Fail in the part of item 3, with an error that does not pickle."""
+
+    class DiskError(OSError):
+        pass
+
+    if 3 in items:
+        raise DiskError(28, "No space left\non device", "/scratch/numba")
+    return scaled_counts(packed, items, numbers, 2)
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_any_error_of_a_worker_is_one_sentence(packed, tmp_path, backend) -> None:
+    expected = (
+        rf"^a part of the search failed on {re.escape(platform.node())}: DiskError: \[Errno 28\] No space left on "
+        r"device: '/scratch/numba'\. Finished parts are kept in .*/j \(\d+ results?\): run the same command again, "
+        r"with the address of a running cluster, to resume\.$"
+    )
+    work = Work(fails, packed, list(range(12)), None, "numbers", [1.0] * 12)
+    with start(backend, tmp_path) as running, connect(running.backend, running.address) as cluster:
+        remote = Remote(cluster, Journal(tmp_path / "j", Numbers()))
+        with pytest.raises(ClusterError, match=expected):
+            remote.run(work)
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(packed, tmp_path) -> None:
+    journal = Journal(tmp_path / "j", Numbers())
+    journal.add("work", {0: 1.5})
+    before = (tmp_path / "j").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 60, limits[1]))  # a line and a half
+    try:
+        with pytest.raises(
+            RelensError, match=r"^cannot write .*/j: File too large\. .* free some space .* same command"
+        ):
+            journal.add("work", {1: 2.5, 2: 3.5})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "j").read_bytes() == before
+    assert (journal.get("work", 0), journal.get("work", 1)) == (1.5, None)
+    journal.add("work", {1: 2.5, 2: 3.5})
+    assert Journal(tmp_path / "j", Numbers()).get("work", 2) == 3.5
+
+
+@pytest.mark.parametrize("patience", [0, -1.0, float("nan")])
+def test_no_patience_is_refused(tmp_path, patience) -> None:
+    with pytest.raises(InputError, match=f"patience is {patience}, expected a number of seconds above 0"):
+        Remote(Here(), Journal(tmp_path / "j", Numbers()), patience)
 
 
 @pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])

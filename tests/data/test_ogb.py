@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch to write OGB's files: pip install 'relens[train]'")
 
+from campaigns.disks import in_a_namespace, mountable_at
 from relens.data import ogb
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
@@ -31,6 +34,7 @@ from tests.ogb_files import (
     write_wikikg,
 )
 from tests.ogb_package import read_with_ogb
+from tests.patience import HANG
 
 TYPES = sorted(NODE_COUNTS)
 
@@ -354,3 +358,30 @@ def test_a_split_without_triples_has_no_candidates_to_rank(tmp_path):
     dataset = read_ogb(write_wikikg(tmp_path, {**WIKI, "valid": empty}))
     assert dataset.candidates["valid"].negatives.shape == (0, N_NEGATIVES)
     assert len(dataset.queries("valid")) == 0
+
+
+def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(tmp_path):
+    """The converted negatives need more than there is."""
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    disk.mkdir()
+    if not mountable_at(disk):
+        pytest.skip("needs a small file system: unshare and mount")
+    splits = wikikg_splits()
+    rng = np.random.default_rng(0)
+    for split in ("valid", "test"):
+        for side in ("head_neg", "tail_neg"):
+            splits[split][side] = rng.integers(0, 8, (SIZES[split], 50_000))
+    write_wikikg(source, splits)
+    (folder,) = (path.parent for path in source.rglob("split") if path.is_dir())
+    script = (
+        f"import shutil, os; from pathlib import Path; from relens.data.ogb import read_ogb\n"
+        f"folder = Path({str(disk)!r}, 'copy'); shutil.copytree({str(folder)!r}, folder)\n"
+        f"space = os.statvfs(folder); free = space.f_bfree * space.f_frsize\n"
+        f"Path({str(disk)!r}, 'filler').write_bytes(bytes(free - 65536))\n"
+        f"read_ogb(folder, keep_repeats=True)"
+    )
+    command = in_a_namespace(disk, sys.executable, "-c", script)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "RelensError: cannot write" in done.stderr
+    assert "No space left on device. Nothing was changed there; free some space" in done.stderr

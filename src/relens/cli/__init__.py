@@ -99,12 +99,12 @@ def main() -> None:
     try:
         with Interruption() as interruption, interruption.immediate():
             code = cli.main(prog_name="relens", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        _exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         text = StringIO()
         error.show(text)
         emit_error(text.getvalue().removesuffix("\n"))
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         kept = str(error.__cause__ or error)  # click raises Abort from KeyboardInterrupt
         what = f"interrupted; {kept}. Nothing" if kept else "interrupted; nothing"
@@ -168,4 +168,14 @@ def _end(code: int, message: str) -> NoReturn:
     from relens.cli.console import complain
 
     complain(message)
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """Exit; at once, if the library of a lost cluster would hang or crash in the last steps of the process."""
+    engines = sys.modules.get("relens.clusters.engines")
+    if engines is not None and engines.hangs():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)

@@ -22,7 +22,7 @@ from relens.cli.options import (
     warn_of_few,
 )
 from relens.clusters.engines import BACKENDS, connect
-from relens.clusters.remote import Remote
+from relens.clusters.remote import PATIENCE, Remote
 from relens.ensemble.context import SearchResult
 from relens.ensemble.distributed import SearchJournal
 from relens.ensemble.objective import model_mrrs
@@ -36,6 +36,10 @@ LOCAL = ("threading", "loky")
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for a search on other machines."""
+    command = click.option(
+        "--patience", type=click.FloatRange(min=0, min_open=True), default=PATIENCE, show_default=True,
+        help="Least seconds without a result before workers of a cluster count as hanging.",
+    )(command)  # fmt: skip
     command = click.option("--address", help="Address of the cluster's scheduler (dask) or head node (ray).")(command)
     return click.option(
         "--backend", type=click.Choice([*LOCAL, *BACKENDS]),
@@ -57,6 +61,7 @@ def search(
     models: list[str],
     backend: str | None,
     address: str | None,
+    patience: float,
     name: str | None,
     jobs: int,
     as_json: bool,
@@ -75,7 +80,7 @@ def search(
     if models:
         valid = valid.select_models(models)
     begun = monotonic()
-    with search_on(backend, address, run) as remote:
+    with search_on(backend, address, patience, run) as remote:
         weights = search_weights(valid, **settings.arguments(), jobs=jobs, remote=remote, progress=TerminalProgress())
         seconds = monotonic() - begun
         run.keep_weights(name, weights)
@@ -102,7 +107,9 @@ def search(
 
 
 @contextmanager
-def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Remote[SearchResult] | None]:
+def search_on(
+    backend: str | None, address: str | None, patience: float, run: Run
+) -> Iterator[Remote[SearchResult] | None]:
     """Yield a connection to a cluster, or None for a search on this machine.
 
     Results of a cluster are kept in the run until the search is complete: the same command resumes from them.
@@ -114,6 +121,6 @@ def search_on(backend: str | None, address: str | None, run: Run) -> Iterator[Re
             yield None
         return
     with connect(next(name for name in BACKENDS if name == backend), address) as cluster:
-        remote = Remote(cluster, SearchJournal(run.path / JOURNAL))
+        remote = Remote(cluster, SearchJournal(run.path / JOURNAL), patience)
         yield remote
         remote.journal.remove()

@@ -1,11 +1,12 @@
 """Run a function over items of work on other machines, and keep every result at once.
 
-Parts of about equal cost go out to the workers. If a worker is lost, other workers repeat its parts. If the driver is
-lost, only the parts in flight are lost: the same work resumes from its journal.
+Parts of about equal cost go out to the workers. If a worker is lost or hangs, other workers repeat its parts. If the
+driver or the cluster is lost, only the parts in flight are lost: the same work resumes from its journal.
 """
 
 import json
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,14 +15,18 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from relens import __version__
-from relens.clusters.engines import Cluster
+from relens.clusters.engines import Cluster, within
 from relens.clusters.parallel import BATCHES_PER_JOB, batches
-from relens.errors import InputError, RanksError
+from relens.clusters.parts import MOST_TIMES, Patience, Timed, finished_parts
+from relens.errors import ClusterError, InputError, RanksError, RelensError, counted
+from relens.files import disk_errors
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.progress import SILENT, Progress
 
 R = TypeVar("R")
+PATIENCE = 600.0
+"""Least time without a result, in seconds, before workers count as hanging."""
 PartFunction = Callable[[PackedRanks, Sequence[Any], Sequence[int], Any], list[R]]
 """Takes packed ranks, some items, their numbers in the whole work, and settings; returns a result for each item."""
 
@@ -127,14 +132,24 @@ class Journal(Generic[R]):
         return self._found.get((work, item))
 
     def add(self, work: str, found: dict[int, R]) -> None:
-        """Keep the results of some items."""
-        self._found |= {(work, item): result for item, result in found.items()}
+        """Keep the results of some items; if the disk is full, keep those that were there."""
         lines = [{"work": work, "item": item, **self.codec.encode(result)} for item, result in found.items()]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
+        text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        with disk_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab", buffering=0) as file:
+                before = file.tell()
+                try:
+                    while text:
+                        text = text[file.write(text) :]
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(before)
+                    raise
+        self._found |= {(work, item): result for item, result in found.items()}
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def remove(self) -> None:
         """Remove the file: the work is complete."""
@@ -142,10 +157,19 @@ class Journal(Generic[R]):
 
 
 class Remote(Generic[R]):
-    """A cluster that does work, and the journal of its results."""
+    """A cluster that does work, and the journal of its results.
 
-    def __init__(self, cluster: Cluster, journal: Journal[R]) -> None:
-        self.cluster, self.journal = cluster, journal
+    Args:
+        cluster: of ``relens.clusters.connect``.
+        journal: keeps each result at once.
+        patience: least time without a result, in seconds, before workers count as hanging. Parts that take long by
+            their cost have more time.
+    """
+
+    def __init__(self, cluster: Cluster, journal: Journal[R], patience: float = PATIENCE) -> None:
+        if not patience > 0:
+            raise InputError(f"patience is {patience}, expected a number of seconds above 0")
+        self.cluster, self.journal, self.patience = cluster, journal, patience
         self._sources: dict[str, Any] = {}
 
     def run(self, work: Work[R], progress: Progress = SILENT) -> list[R]:
@@ -155,7 +179,7 @@ class Remote(Generic[R]):
         missing = [at for at in range(len(work.items)) if at not in found]
         with progress.task(work.description, sum(costs)) as advance:
             advance(sum(costs[at] for at in found))
-            for part, results in self._run_parts(work, missing):
+            for part, results in self._kept(self._run_parts(work, missing)):
                 seconds = monotonic() - begun
                 arrived = {
                     at: self.journal.codec.arrived(result, seconds) for at, result in zip(part, results, strict=True)
@@ -165,6 +189,16 @@ class Remote(Generic[R]):
                 advance(sum(costs[at] for at in part))
         return [found[at] for at in range(len(work.items))]
 
+    def _kept(self, parts: Iterator[tuple[list[int], list[R]]]) -> Iterator[tuple[list[int], list[R]]]:
+        """Yield the parts; an error of the cluster also says what is kept, and how to go on."""
+        try:
+            yield from parts
+        except ClusterError as error:
+            raise ClusterError(
+                f"{error} Finished parts are kept in {self.journal.path} ({counted(len(self.journal), 'result')}): run "
+                f"the same command again, with the address of a running cluster, to resume."
+            ) from error
+
     def _run_parts(self, work: Work[R], missing: list[int]) -> Iterator[tuple[list[int], list[R]]]:
         """Yield the item numbers of each part and their results, in the order of arrival."""
         if not missing:
@@ -173,8 +207,20 @@ class Remote(Generic[R]):
         size = sum(costs) / (BATCHES_PER_JOB * self.cluster.n_workers)
         parts = [[missing[at] for at in batch] for batch in batches(costs, size)]
         tasks = [Part(work.function, [work.items[at] for at in part], part, work.settings) for part in parts]
-        for at, results in self.cluster.run(_run_part, self._source(work.packed), tasks):
+        patience = Patience(self.patience, [sum(work.costs[at] for at in part) for part in parts])
+        for at, results in finished_parts(self.cluster, _run_part, self._source(work.packed), tasks, patience):
             yield parts[at], results
+
+    def _shared(self, source: Source) -> Any:
+        """Send a copy of the ranks to each worker."""
+        limit = MOST_TIMES * self.patience
+        try:
+            return within(limit, self.cluster.share, source)
+        except TimeoutError:
+            raise ClusterError(
+                f"sending the ranks to the workers took more than {limit:.0f} s: end the workers that hang, or allow "
+                f"more time with `patience=SECONDS`."
+            ) from None
 
     def _source(self, packed: PackedRanks) -> Any:
         """Return a reference to the ranks: a path if every worker can read it, else a copy for each worker."""
@@ -184,18 +230,28 @@ class Remote(Generic[R]):
             if on_storage and all(ok is True for ok in self.cluster.everywhere(_readable, on_storage)):
                 self._sources[digest] = on_storage
             else:
-                self._sources[digest] = self.cluster.share(Source(digest, packed=packed))
+                self._sources[digest] = self._shared(Source(digest, packed=packed))
         return self._sources[digest]
 
 
-def _run_part(source: Source, part: Part) -> list[Any]:
+def _run_part(source: Source, part: Part) -> Timed:
     """Run a part on a worker. A worker that joined after the check of versions may have another version."""
+    begun = monotonic()
     if part.version != __version__:
         raise InputError(
             f"a worker has relens {__version__}, the search began with {part.version}: results could differ. Install "
             f"the same version everywhere."
         )
-    return part.function(source.open(), part.items, part.numbers, part.settings)
+    try:
+        results = part.function(source.open(), part.items, part.numbers, part.settings)
+    except RelensError:
+        raise
+    except Exception as error:  # may not pickle, and its traceback is of no use to the user
+        text = " ".join(str(error).split())
+        raise ClusterError(
+            f"a part of the search failed on {platform.node()}: {type(error).__name__}: {text}."
+        ) from None
+    return Timed(results, monotonic() - begun)
 
 
 def _readable(source: Source) -> bool:

@@ -293,15 +293,18 @@ def _convert_negatives(columns: _Columns, triples: npt.NDArray[np.int32], file: 
     if 0 in shape:
         np.save(file, np.empty(shape, dtype="<i4"), allow_pickle=False)
         return
-    out = np.lib.format.open_memmap(file, "w+", dtype="<i4", shape=shape)
-    for begin in range(0, len(triples), _ROWS):
-        rows = slice(begin, min(begin + _ROWS, len(triples)))
-        for place, (side, ids) in enumerate(sides.items()):
-            out[2 * rows.start + place : 2 * rows.stop : 2] = columns.global_ids(ids[rows], side, rows)
+    with file.open("wb") as out:  # not mapped: on a full disk, a write to a map would end the process
+        header = {"descr": "<i4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(out, header)
+        for begin in range(0, len(triples), _ROWS):
+            rows = slice(begin, min(begin + _ROWS, len(triples)))
+            block = np.empty((2 * (rows.stop - rows.start), shape[1]), dtype="<i4")
+            for place, (side, ids) in enumerate(sides.items()):
+                block[place::2] = columns.global_ids(ids[rows], side, rows)
+            out.write(block)
     queries = Queries.from_triples(triples)
     n_entities = sum(columns.counts.values())
-    check_candidates(out, queries, n_entities, f"negatives of {columns.place}", keep_repeats=keep_repeats)
-    out.flush()
+    check_candidates(open_npy(file), queries, n_entities, f"negatives of {columns.place}", keep_repeats=keep_repeats)
 
 
 def _relation_labels(file: Path | None, n_relations: int) -> list[str]:
