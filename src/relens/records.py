@@ -44,7 +44,11 @@ class Provenance:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild from the result of ``to_json``; other keys are ignored."""
         found = {field.name: value[field.name] for field in fields(cls)}
-        return cls(**{**found, "filter_splits": tuple(found["filter_splits"])})
+        filtered = tuple(found.pop("filter_splits"))
+        for text in (*found.values(), *filtered):
+            if not isinstance(text, str):
+                raise TypeError(f"found {text!r}, expected a text")
+        return cls(**found, filter_splits=filtered)
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class RecordKind:
             yield
         except InputError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
 
 
