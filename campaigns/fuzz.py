@@ -15,11 +15,10 @@ import signal
 import tempfile
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from campaigns.fuzz_worker import CPU_S, DONE, RENEW, Job, attack, find_targets
+from campaigns.fuzz_worker import CPU_S, RENEW, Found, Job, attack, find_targets
 from campaigns.tally import Tally
 
 INPUTS = 200_000
@@ -44,15 +43,17 @@ def attack_readers(names: list[str], inputs: int, seed: int, folder: Path) -> di
     with tempfile.TemporaryDirectory(prefix="relens-fuzz-", dir=memory if memory.is_dir() else folder) as places:
         workers: list[_Worker] = []
         try:
-            while waiting or workers:
-                while waiting and len(workers) < WORKERS:
-                    workers.append(_Worker.start(waiting.popleft(), Path(tempfile.mkdtemp(dir=places))))
+            while waiting or any(worker.job for worker in workers):
+                if waiting and len(workers) < WORKERS:
+                    workers.append(_Worker(Path(tempfile.mkdtemp(dir=places))))
+                for worker in workers:
+                    if worker.job is None and waiting:
+                        worker.give(waiting.popleft())
                 multiprocessing.connection.wait([worker.pipe for worker in workers], timeout=1.0)
                 for worker in list(workers):
-                    if worker.listen(tallies[worker.job.target], kept):
+                    if worker.job is not None and not worker.listen(tallies[worker.job.target], kept):
                         workers.remove(worker)
-                        if not worker.done:
-                            waiting.appendleft(worker.job)
+                        waiting.appendleft(worker.job)
         finally:
             for worker in workers:
                 worker.process.kill()
@@ -77,49 +78,56 @@ class _Kept:
         return self._texts[cause]
 
 
-@dataclass
 class _Worker:
-    """A process that does a job, and what is known of it."""
+    """A process that does jobs, one after the other.
 
-    job: Job
-    process: Any
-    pipe: Any
-    at: Any
-    place: Path
-    seen: tuple[int, float]
-    done: bool = False
+    Attributes:
+        job: what is left of the current job; None if it is done.
+        pipe: to send jobs and to hear what came of them.
+    """
 
-    @classmethod
-    def start(cls, job: Job, place: Path) -> "_Worker":
+    def __init__(self, place: Path) -> None:
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        at = context.Value("q", job.begin, lock=False)
-        process = context.Process(target=attack, args=(job, place, at, theirs), daemon=True)
-        process.start()
+        self.job: Job | None = None
+        self.pipe, theirs = context.Pipe()
+        self._at, self._place = context.Value("q", 0, lock=False), place
+        self.process = context.Process(target=attack, args=(place, self._at, theirs), daemon=True)
+        self.process.start()
         theirs.close()
-        return cls(job, process, ours, at, place, (job.begin, time.monotonic()))
+        self._seen = (0, time.monotonic())
+
+    def give(self, job: Job) -> None:
+        """Begin a job."""
+        self.job = job
+        self._seen = (-1, time.monotonic())
+        self._at.value = -1
+        with contextlib.suppress(BrokenPipeError):  # listening tells why
+            self.pipe.send(job)
 
     def listen(self, tally: Tally, kept: _Kept) -> bool:
-        """Note what the process says, and return whether it has ended; then ``job`` is what is left of its job."""
+        """Note what the process says, and return whether it goes on; if not, ``job`` is what is left to do."""
         try:
-            while self.pipe.poll():
-                self._note(self.pipe.recv(), tally, kept)
-        except EOFError:
+            while self.job is not None and self.pipe.poll():
+                found: Found = self.pipe.recv()
+                self._note(found.next, found.cause, tally, kept)
+                if found.done:
+                    self.job = None
+        except (EOFError, ConnectionResetError):
             self._end(tally, kept)
-            return True
-        if self.seen[0] != self.at.value:
-            self.seen = (self.at.value, time.monotonic())
-        elif time.monotonic() - self.seen[1] > PATIENCE_S:
+            return False
+        if self._seen[0] != self._at.value:
+            self._seen = (self._at.value, time.monotonic())
+        elif time.monotonic() - self._seen[1] > PATIENCE_S:
             self.process.kill()
-        return False
+        return True
 
-    def _note(self, message: tuple[int, str | None], tally: Tally, kept: _Kept) -> None:
-        """Note the first input that the process has not finished, and the defect of the one before it."""
-        begin, cause = message
+    def _note(self, begin: int, cause: str | None, tally: Tally, kept: _Kept) -> None:
+        """Note that all inputs before ``begin`` are tried, and what was wrong with the last of them."""
+        assert self.job is not None
         for _ in range(begin - self.job.begin - (cause is not None)):
             tally.note(None)
         if cause is not None:
-            files = self.place / f"defect-{begin - 1}"
+            files = self._place / f"defect-{begin - 1}"
             tally.note(kept.describe(f"{self.job.target}: {cause}", files))
             shutil.rmtree(files, ignore_errors=True)
         self.job = replace(self.job, begin=begin)
@@ -127,10 +135,11 @@ class _Worker:
     def _end(self, tally: Tally, kept: _Kept) -> None:
         """Note how the process ended, if it was not by itself."""
         self.process.join()
-        code, at = self.process.exitcode, int(self.at.value)
-        if code in (DONE, RENEW):
-            self.done = code == DONE
+        code, at = self.process.exitcode, int(self._at.value)
+        if code == RENEW:
             return
+        if at < 0:
+            raise SystemExit(f"{self.job and self.job.target} cannot be attacked: making its inputs ended with {code}")
         how = f"ended the process with exit code {code}"
         if code == -signal.SIGXCPU:
             how = f"took more than {CPU_S} s of computing time"
@@ -139,6 +148,6 @@ class _Worker:
         elif code < 0:
             with contextlib.suppress(ValueError):
                 how = f"ended the process by {signal.Signals(-code).name}"
-        self._note((at, None), tally, kept)
-        (self.place / "input").rename(self.place / f"defect-{at}")
-        self._note((at + 1, how), tally, kept)
+        self._note(at, None, tally, kept)
+        (self._place / "input").rename(self._place / f"defect-{at}")
+        self._note(at + 1, how, tally, kept)

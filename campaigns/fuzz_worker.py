@@ -12,18 +12,18 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from campaigns.mutations import mutated
 from campaigns.target import Files, Target
 from relens.errors import RelensError
 
-DONE, RENEW = 0, 3
-"""Exit codes: the job is done; or a process with less memory must go on, because its peak can only rise."""
+RENEW = 3
+"""The exit code of a process that has taken too much memory: a new one goes on."""
 CPU_S = 20
 """Most computing time for an input."""
 MEMORY = 2 * 2**30
@@ -68,25 +68,35 @@ def find_targets() -> list[Target]:
     return [target for module in modules for target in module.targets()]
 
 
-def attack(job: Job, place: Path, at: Any, pipe: Any) -> None:
-    """Do a job in a process of its own.
+class Found(NamedTuple):
+    """What a worker says: the next input, what was wrong with the one before it, and whether the job is done."""
+
+    next: int
+    cause: str | None = None
+    done: bool = False
+
+
+def attack(place: Path, at: Any, pipe: Any) -> None:
+    """Do jobs in a process of its own, until nobody gives more.
 
     Args:
-        job: the inputs to try.
         place: a folder for the current input and for defects.
         at: gets the number of the current input.
-        pipe: gets pairs: the number of the next input, and what was wrong with the last one, or None.
+        pipe: brings jobs, and gets what was found.
     """
     warnings.simplefilter("ignore")
-    # The readers' own outputs do not matter, and a crash says enough by its signal.
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # what readers print does not matter
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            _do(pipe.recv(), place, at, pipe)
+
+
+def _do(job: Job, place: Path, at: Any, pipe: Any) -> None:
+    """Try the inputs of a job."""
     (target,) = (target for target in find_targets() if target.name == job.target)
     inputs = _Inputs(target, job.seed)
     reader = _Reader(target, place)
-    for files in inputs.seeds:  # compile and import what reading needs, before memory is measured
-        with contextlib.suppress(Exception):
-            reader.read(files, set())
-    reader.limit()
+    reader.warm_up(inputs.seeds)
     found: set[str] = set()
     for number in range(job.begin, len(inputs.first) + job.inputs):
         at.value = number
@@ -98,11 +108,10 @@ def attack(job: Job, place: Path, at: Any, pipe: Any) -> None:
             found.add(cause)
             _write(files, place / f"defect-{number}")
         if cause is not None or number % NOTED == 0:
-            pipe.send((number + 1, cause))
+            pipe.send(Found(number + 1, cause))
         if reader.grown():
             os._exit(RENEW)
-    pipe.send((len(inputs.first) + job.inputs, None))
-    os._exit(DONE)
+    pipe.send(Found(len(inputs.first) + job.inputs, done=True))
 
 
 @dataclass(frozen=True)
@@ -152,13 +161,18 @@ class _Reader:
         self._target, self._folder = target, place / "input"
         self._most = 0
 
-    def limit(self) -> None:
-        """Limit memory, files and core dumps, from now on."""
+    def warm_up(self, seeds: Sequence[Files]) -> None:
+        """Import and compile what reading needs. From now on, memory and files are limited."""
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+        for files in seeds:
+            with contextlib.suppress(Exception):
+                self.read(files, set())
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY + SPARE,) * 2)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY + SPARE, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         self._most = _peak() + MEMORY
 
     def grown(self) -> bool:
@@ -255,4 +269,6 @@ def _write(files: Files, folder: Path) -> None:
 
 def _peak() -> int:
     """Return the most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    status = Path("/proc/self/status").read_bytes()
+    at = status.index(b"VmHWM:") + len(b"VmHWM:")
+    return int(status[at : status.index(b"kB", at)]) * 1024

@@ -13,6 +13,7 @@ from relens.errors import (
     WeightsError,
     counted,
     nearest,
+    shortened,
 )
 
 
@@ -76,3 +77,9 @@ def test_errors_cross_from_worker_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
+
+
+def test_long_values_are_shortened_in_the_middle():
+    assert shortened("a\tb") == r"'a\tb'"
+    assert shortened([1] * 66) == repr([1] * 66)
+    assert shortened("x" * 1000) == "'" + "x" * 99 + " … " + "x" * 99 + "' (1,002 characters)"

@@ -60,3 +60,10 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool =
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 model``, ``1,200 models``, ``2 queries`` (``plural="queries"``)."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shortened(value: object, most: int = 200) -> str:
+    """Return a value as Python writes it, with the middle left out if that is long."""
+    text = repr(value)
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
