@@ -209,7 +209,11 @@ def _reduced() -> Target:
             "counts of fewer than none": changed({"valid.counts.npy": npy(-many.astype(np.int64))}),
             "counts of reals": changed({"valid.counts.npy": npy(np.full(16, 1e300))}),
             "a shape of a terabyte": changed(
-                {"valid.answer.npy": npy_header("{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,)}\n")}
+                {
+                    "valid.answer.npy": npy_header(
+                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,)}\n"
+                    )
+                }
             ),
             "a header of braces": changed({"header.npy": npy(np.frombuffer(b'{"a":' * 100_000, dtype=np.uint8))}),
         }
@@ -242,7 +246,10 @@ def _scores() -> Target:
         return {
             "a relation of 2^31 - 2": {**numbered, "valid_queries.npy": npy(far)},
             "a relation of 2^31 - 2 as text": {**labelled, "valid_queries.tsv": named},
-            "a relation of 5,000 digits": {**labelled, "valid_queries.tsv": text.replace(b"\t1\t", b"\t%s\t" % (b"9" * 5000))},
+            "a relation of 5,000 digits": {
+                **labelled,
+                "valid_queries.tsv": text.replace(b"\t1\t", b"\t%s\t" % (b"9" * 5000)),
+            },
         }
 
     return Target("scores", lambda: [numbered, labelled, listed], read, NPY_TOKENS, bombs)
@@ -282,7 +289,10 @@ def _authors() -> Target:
             found[f"a {name} of 2^31 - 2"] = {**whole, "dataset/d/valid_triples.npy": npy(far_both)}
         apart = np.concatenate([forward, forward[:, [2, 1, 0]] + [0, HUGE // 2, 0]])
         return found | {
-            "inverse relations far away": {**whole, **{f"dataset/d/{split}_triples.npy": npy(apart) for split in ("train", "valid", "test")}}
+            "inverse relations far away": {
+                **whole,
+                **{f"dataset/d/{split}_triples.npy": npy(apart) for split in ("train", "valid", "test")},
+            }
         }
 
     return Target("authors", lambda: [whole, sampled], read, NPY_TOKENS, bombs)
@@ -432,7 +442,9 @@ def _checkpoint() -> Target:
 
     def state() -> TrainingState:
         model = BASE["transe"].build(5, 2, settings.options)
-        return TrainingState(model, TrainingQueries.from_triples(torch.from_numpy(dataset.train.copy()), 5, 2), settings)
+        return TrainingState(
+            model, TrainingQueries.from_triples(torch.from_numpy(dataset.train.copy()), 5, 2), settings
+        )
 
     def read(folder: Path) -> object:
         checkpoint = newest_checkpoint(folder, identity, cpu)
