@@ -199,11 +199,11 @@ def _reduced() -> Target:
         return {"ranks.npz": file.getvalue()}
 
     def bombs() -> Mapping[str, Files]:
-        zeros = npy(np.zeros(2**28, dtype=np.uint8))
+        zeros = npy(np.zeros(2**27, dtype=np.uint8))
         many = np.ones(64, dtype=np.int32)
         many[0] = HUGE
         return {
-            "zeros": changed({"valid.contested.npy": zeros, "header.npy": zeros}),
+            "zeros": changed({"valid.contested.npy": zeros}),
             "a candidate for two thousand million": changed({"valid.multiplicity.npy": npy(many)}),
             "fewer than none": changed({"valid.multiplicity.npy": npy(-many)}),
             "counts of fewer than none": changed({"valid.counts.npy": npy(-many.astype(np.int64))}),

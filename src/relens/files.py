@@ -280,7 +280,7 @@ def parse_npy(content: bytes, size: int) -> NpyForm:
         raise ValueError("its header does not say what it holds")
     descr, columns_first, shape = found["descr"], found["fortran_order"], found["shape"]
     if not isinstance(descr, str) or not _NUMBERS.fullmatch(descr):
-        raise ValueError(f"it holds objects or records, {str(descr)[:80]!r}, expected numbers")
+        raise ValueError(f"it holds {str(descr)[:80]!r}, expected numbers")
     if type(columns_first) is not bool or type(shape) is not tuple or not all(type(n) is int for n in shape):
         raise ValueError("its header does not say what it holds")
     dtype = np.dtype(descr)

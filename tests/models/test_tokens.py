@@ -118,7 +118,7 @@ def test_features_stand_in_for_the_table_of_entities(features):
         (np.zeros(9), r"holds float64 of shape \(9,\), expected an array of real numbers, one row per entity"),
         (np.zeros((9, 2), dtype=int), "holds int64 of shape"),
         (np.full((9, 2), np.nan), "holds non-finite numbers"),
-        (np.array([{}]), "cannot be read as a plain .npy array .it holds objects or records"),
+        (np.array([{}]), "cannot be read as a plain .npy array .it holds '|O', expected numbers"),
         (None, "features.npy does not exist"),
     ],
 )

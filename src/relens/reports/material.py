@@ -111,7 +111,7 @@ def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Compari
     if not path.is_file():
         return None
     try:
-        comparison = Comparison.from_json(read_json(path, "comparison"))
+        comparison = Comparison.from_json(read_json(path, "comparison"), str(path))
     except (InputError, KeyError, TypeError, AttributeError):
         return None  # written by another version, or damaged: compare again
     models = comparison.spread["models"]
