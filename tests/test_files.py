@@ -377,7 +377,7 @@ def form(shape: str, descr: str = "'<f8'", order: str = "False") -> str:
         (headed(form("2"), bytes(16)), "its header does not say what it holds"),
         (headed(form("(2,)", order="1"), bytes(16)), "its header does not say what it holds"),
         (headed("{", length=2**32 - 1), "its header has 4,294,967,307 bytes, the file 13"),
-        (headed(form("(-1,)"), bytes(8)), r"its 69 bytes cannot hold the shape \(-1,\) of float64"),
+        (headed(form("(-1,)"), bytes(8)), r"its 76 bytes cannot hold the shape \(-1,\) of float64"),
         (headed(form("(3,)"), bytes(23)), r"cannot hold the shape \(3,\) of float64"),
         (headed(form("(4294967296, 4294967296)"), bytes(8)), r"cannot hold the shape \(4294967296, 4294967296\)"),
         (headed(form("(0, 1000000000000)"), bytes(8)), "cannot hold the shape"),
@@ -392,7 +392,7 @@ def form(shape: str, descr: str = "'<f8'", order: str = "False") -> str:
 def test_headers_that_no_array_of_numbers_has_are_refused(tmp_path, content, message):
     """Such headers once ended in tracebacks, or asked for any amount of memory."""
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(InputError, match=rf"a\.npy cannot be read as a plain \.npy array \({message}"):
+    with pytest.raises(InputError, match=rf"a\.npy cannot be read as a plain \.npy array \(.*{message}"):
         open_npy(tmp_path / "a.npy")
 
 
