@@ -16,6 +16,10 @@ class InputError(RelensError, ValueError):
     """The input or the request is wrong. Nothing was written, and another try needs a change (exit code 2)."""
 
 
+class DamagedError(InputError):
+    """A file that relens wrote is missing, or its content is not what was written."""
+
+
 class DatasetError(InputError):
     """A data set is missing, malformed, or has other content than its name promises."""
 

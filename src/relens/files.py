@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.format import MAGIC_LEN, MAGIC_PREFIX
 
-from relens.errors import InputError, RelensError
+from relens.errors import DamagedError, InputError, RelensError
 
 LOCK = ".lock"
 """The file that holds the lock of a folder. It stays there when the lock ends."""
@@ -207,20 +207,40 @@ def read_json(path: Path, what: str, remedy: str = "Make it again.") -> dict[str
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"{what} {path} does not exist") from error
+        raise DamagedError(f"{what} {path} does not exist. {remedy}") from error
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} {path} is not readable JSON: {error}") from error
+        raise DamagedError(f"{what} {path} is not readable JSON: {error}. {remedy}") from error
     if not isinstance(value, dict):
-        raise InputError(f"{what} {path} holds {type(value).__name__}, expected a JSON object")
-    expected = value.pop(CHECKSUM, None)
-    if expected is not None and verifying() and expected != _checksum(value):
-        raise InputError(
+        raise DamagedError(f"{what} {path} holds {type(value).__name__}, expected a JSON object. {remedy}")
+    if not _is_whole(value):
+        raise DamagedError(
             f"{what} {path} is damaged, or was edited: its content does not have the checksum at its end. {remedy} "
             f'After an edit of yours, remove the line "{CHECKSUM}".'
         )
     return value
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """Return a JSON object with a checksum as a line of a file that grows."""
+    return json.dumps({**value, CHECKSUM: _checksum(json.loads(json.dumps(value)))}) + "\n"
+
+
+def parse_json_line(line: str) -> dict[str, Any]:
+    """Return the object of a line, verified if it has a checksum; raise a ``ValueError`` for anything else."""
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds {type(value).__name__}, expected a JSON object")
+    if not _is_whole(value):
+        raise ValueError("it does not have the checksum at its end")
+    return value
+
+
+def _is_whole(value: dict[str, Any]) -> bool:
+    """Remove the checksum of an object, and say whether it is right, missing, or not to be verified."""
+    expected = value.pop(CHECKSUM, None)
+    return expected is None or not verifying() or expected == _checksum(value)
 
 
 def _checksum(value: dict[str, Any]) -> str:

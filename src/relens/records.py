@@ -151,15 +151,29 @@ def _writer(value: Mapping[str, Any]) -> str:
 
 
 RUN = RecordKind("relens run", 2, "Make a run with `relens run DATASET`.")
-PACK = RecordKind("relens packed ranks", 1, "Pack or import these ranks again.", RanksError)
+PACK = RecordKind(
+    "relens packed ranks",
+    1,
+    "Make these ranks again: repeat the `relens run` that made them, `relens rank RUN --force`, or the import with "
+    "`--force`.",
+    RanksError,
+)
 REDUCED = RecordKind("relens reduced ranks", 1, "Reduce the ranks again with `relens ranks reduce`.", RanksError)
 RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens rank RUN --force`.", RanksError)
 WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
-EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate`.")
-COMPARISON = RecordKind("relens comparison", 1, "Compare again with `relens run` or `relens report`.")
-CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report --curves`.")
+EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate RUN`.")
+COMPARISON = RecordKind(
+    "relens comparison",
+    1,
+    "Repeat the `relens run` that made it, or remove it: `relens report` then compares the default methods.",
+)
+CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report RUN --curves`.")
 STAGE = RecordKind("relens stage", 1, "Repeat the stage: pass `force=STAGE`.")
-TRAINED = RecordKind("relens trained model", 3, "Train the model again.")
+TRAINED = RecordKind(
+    "relens trained model",
+    3,
+    "Train the model again: repeat the `relens run` or the `relens train` that made it. Both notice the damage.",
+)
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
 CANDIDATES = RecordKind(
     "relens candidates", 1, "Make them again with `relens data sample-negatives DATASET`.", DatasetError

@@ -4,7 +4,6 @@ Parts of about equal cost go out to the workers. If a worker is lost, other work
 lost, only the parts in flight are lost: the same work resumes from its journal.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from relens import __version__
 from relens.clusters.engines import Cluster
 from relens.clusters.parallel import BATCHES_PER_JOB, batches
 from relens.errors import InputError, RanksError
+from relens.files import json_line, parse_json_line
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.progress import SILENT, Progress
@@ -105,16 +105,15 @@ class Journal(Generic[R]):
     def __init__(self, path: Path, codec: Codec[R]) -> None:
         self.path, self.codec = path, codec
         self._found: dict[tuple[str, int], R] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
-            if line.endswith("\n"):
-                self._read(line, number)
-        if text and not text.endswith("\n"):
-            os.truncate(path, len(text[: text.rfind("\n") + 1].encode()))
+        *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        for number, line in enumerate(lines, 1):
+            self._read(line, number)
+        if unfinished:
+            os.truncate(path, path.stat().st_size - len(unfinished))
 
-    def _read(self, line: str, number: int) -> None:
+    def _read(self, line: bytes, number: int) -> None:
         try:
-            entry = json.loads(line)
+            entry = parse_json_line(line.decode())
             self._found[entry["work"], entry["item"]] = self.codec.decode(entry)
         except (ValueError, KeyError, TypeError) as error:
             raise RanksError(
@@ -132,7 +131,7 @@ class Journal(Generic[R]):
         lines = [{"work": work, "item": item, **self.codec.encode(result)} for item, result in found.items()]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.writelines(map(json_line, lines))
             file.flush()
             os.fsync(file.fileno())
 

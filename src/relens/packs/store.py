@@ -160,7 +160,7 @@ def load_pack(path: Path) -> PackedRanks:
     if not consistent:
         raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {PACK.remedy}")
     arrays = PackArrays(**{name: read(name, *layout[name]) for name in layout if name != "queries"})
-    packed = PackedRanks(header, arrays, path)
+    packed = PackedRanks(header, arrays, path, checksums)
     check_ranges(packed, str(path), PACK.remedy)
     return packed
 
