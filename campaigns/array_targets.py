@@ -430,6 +430,7 @@ def _checkpoint() -> Target:
     import torch
 
     from relens.models import MODELS as BASE
+    from relens.records import CHECKPOINT
     from relens.training.checkpoint import newest_checkpoint, save_checkpoint
     from relens.training.queries import TrainingQueries
     from relens.training.settings import TrainSettings
@@ -450,7 +451,8 @@ def _checkpoint() -> Target:
         checkpoint = newest_checkpoint(folder, identity, cpu)
         fresh = state()
         if checkpoint is not None:
-            fresh.resume(checkpoint)
+            with CHECKPOINT.parsing("the checkpoint"):
+                fresh.resume(checkpoint)
             fresh.advance()
         return fresh.step
 

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 from relens.checksums import file_checksum, verify_file
 from relens.data.catalog import origin
 from relens.data.dataset import Dataset
-from relens.errors import DamagedError, InputError
+from relens.errors import DamagedError, InputError, shortened
 from relens.files import read_json, verifying, whole_folder, write_json
 from relens.models import MODELS
 from relens.models.base import KGEModel
-from relens.records import TRAINED
+from relens.records import TRAINED, mapping, text
 from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
@@ -56,12 +56,12 @@ class TrainedModel:
             return cls(
                 folder=folder,
                 settings=TrainSettings.from_dict(record["settings"]),
-                result=record["result"],
-                dataset=record["dataset"],
-                source=record["source"],
-                fingerprint=record["fingerprint"],
-                digest=record["digest"],
-                checksum=record.get("tensors", ""),
+                result=mapping(record["result"]),
+                dataset=text(record["dataset"]),
+                source=text(record["source"]),
+                fingerprint=text(record["fingerprint"]),
+                digest=text(record["digest"]),
+                checksum=text(record.get("tensors", "")),
             )
 
     def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:
@@ -76,11 +76,13 @@ class TrainedModel:
             )
         self._verify_parameters()
         entry, triples = MODELS.find(self.settings.model), torch.from_numpy(dataset.train.astype(np.int64))
-        model = entry.build(len(dataset.entities), len(dataset.relations), self.settings.options, triples)
         try:
+            # Settings of another model, or with sizes that no memory has room for, do not fit the parameters either.
+            model = entry.build(len(dataset.entities), len(dataset.relations), self.settings.options, triples)
             model.load_state_dict(load_file(self.folder / TENSORS))
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise InputError(f"{self.folder / TENSORS} cannot be read: {error}. {TRAINED.remedy}") from error
+            problem = shortened(error, 500)
+            raise InputError(f"{self.folder / TENSORS} cannot be read: {problem}. {TRAINED.remedy}") from error
         return model.eval().to(device)
 
     def verify(self) -> None:
