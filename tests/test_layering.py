@@ -25,6 +25,7 @@ STAGES = (
         "relens.records",
         "relens.registry",
         "relens.seeding",
+        "relens.toml",
         "relens.unpacking",
         "relens.visible",
     },

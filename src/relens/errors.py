@@ -7,9 +7,17 @@ own options instead.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 8_000
+"""Most characters of a message: it may name a value of any length. The middle is left out."""
+
 
 class RelensError(Exception):
     """The base of all errors of relens. The message is written for the user (exit code 1)."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        half = LONGEST // 2
+        return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 class InputError(RelensError, ValueError):
@@ -64,10 +72,3 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool =
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 model``, ``1,200 models``, ``2 queries`` (``plural="queries"``)."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def shortened(value: object, most: int = 200) -> str:
-    """Return a value as Python writes it, with the middle left out if that is long."""
-    text = repr(value)
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, NoReturn, TextIO
 from zlib import crc32
 
 import numpy as np
@@ -33,6 +33,7 @@ _PART, _OLD = ".part", ".old"
 """Suffixes of temporary names, which begin with a dot: new content, and old content that is being replaced."""
 _WAS = "was"
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 """Error numbers of file systems without locks."""
 _LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
@@ -205,12 +206,12 @@ def read_json(path: Path, what: str, remedy: str = "Make it again.") -> dict[str
         remedy: how to make it again, as a sentence.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DamagedError(f"{what} {path} does not exist. {remedy}") from error
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DamagedError(f"{what} {path} is not readable JSON: {error}. {remedy}") from error
     if not isinstance(value, dict):
         raise DamagedError(f"{what} {path} holds {type(value).__name__}, expected a JSON object. {remedy}")
@@ -222,6 +223,26 @@ def read_json(path: Path, what: str, remedy: str = "Make it again.") -> dict[str
     return value
 
 
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; raise a ``ValueError`` for anything that ``write_json`` could not write."""
+    try:
+        value = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+        if _SURROGATE.search(text):  # a pair of them is one character
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:50]} is not a number that JSON can hold")
+
+
 def json_line(value: Mapping[str, Any]) -> str:
     """Return a JSON object with a checksum as a line of a file that grows."""
     return json.dumps({**value, CHECKSUM: _checksum(json.loads(json.dumps(value)))}) + "\n"
@@ -229,7 +250,7 @@ def json_line(value: Mapping[str, Any]) -> str:
 
 def parse_json_line(line: str) -> dict[str, Any]:
     """Return the object of a line, verified if it has a checksum; raise a ``ValueError`` for anything else."""
-    value = json.loads(line)
+    value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError(f"it holds {type(value).__name__}, expected a JSON object")
     if not _is_whole(value):

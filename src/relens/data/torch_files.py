@@ -26,7 +26,7 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _NUMBERS = re.compile(r"[biuf][1248]")
 _DAMAGE = (
     UnpicklingError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, AttributeError,
-    IndexError, KeyError, OverflowError, NotImplementedError, RuntimeError,
+    IndexError, KeyError, OverflowError, NotImplementedError, RuntimeError, OSError,
 )  # fmt: skip
 """Errors that a truncated or manipulated pickle may raise."""
 

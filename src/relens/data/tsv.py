@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from relens.errors import DatasetError, shortened
+from relens.errors import DatasetError
 from relens.unpacking import check_unpacked, most_unpacked
 
 
@@ -67,10 +67,10 @@ def _check_line(path: Path, number: int, line: str, fields: tuple[str, ...]) -> 
     if len(found) != len(fields):
         count = "1 field" if len(found) == 1 else f"{len(found)} fields"
         remedy = _remedy(path, line, fields)
-        raise DatasetError(f"{where}: found {count} in {shortened(line)}, expected {expected}. {remedy}")
+        raise DatasetError(f"{where}: found {count} in {line!r}, expected {expected}. {remedy}")
     for name, field in zip(fields, found, strict=True):
         if not field.strip():
-            raise DatasetError(f"{where}: the {name} is empty in {shortened(line)}, expected {expected}. Fill it in.")
+            raise DatasetError(f"{where}: the {name} is empty in {line!r}, expected {expected}. Fill it in.")
 
 
 def _remedy(path: Path, line: str, fields: tuple[str, ...]) -> str:

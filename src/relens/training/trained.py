@@ -1,6 +1,8 @@
 """Trained models on disk: parameters, resolved settings, labels and the fingerprint of the data, never a pickle."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Self
@@ -76,10 +78,13 @@ class TrainedModel:
             )
         self._verify_parameters()
         entry, triples = MODELS.find(self.settings.model), torch.from_numpy(dataset.train.astype(np.int64))
+        build = partial(entry.build, len(dataset.entities), len(dataset.relations), self.settings.options, triples)
         try:
-            # Settings of another model, or with sizes that no memory has room for, do not fit the parameters either.
-            model = entry.build(len(dataset.entities), len(dataset.relations), self.settings.options, triples)
-            model.load_state_dict(load_file(self.folder / TENSORS))
+            tensors = load_file(self.folder / TENSORS)
+            if (expected := _shapes_of(build)) is not None:
+                _check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
+            model = build()
+            model.load_state_dict(tensors)
         except (SafetensorError, OSError, RuntimeError) as error:
             problem = shortened(error, 500)
             raise InputError(f"{self.folder / TENSORS} cannot be read: {problem}. {TRAINED.remedy}") from error
@@ -100,6 +105,29 @@ class TrainedModel:
             verify_file(file, self.checksum, TRAINED.remedy)
         elif verifying() and _digest(file) != self.digest:
             raise DamagedError(f"{file} is damaged: it does not have the digest {self.digest}. {TRAINED.remedy}")
+
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def _shapes_of(build: Callable[[], KGEModel]) -> Shapes | None:
+    """Return the shapes of a model's parameters without memory for them; None if the model cannot be made that way."""
+    try:
+        with torch.device("meta"):
+            return {name: tuple(tensor.shape) for name, tensor in build().state_dict().items()}
+    except InputError:
+        raise
+    except Exception:  # the constructor of an extension may look at values
+        return None
+
+
+def _check_shapes(found: Shapes, expected: Shapes) -> None:
+    """Raise an error unless a file has the parameters of a model: the record may ask for any amount of memory."""
+    for name in sorted(found.keys() | expected.keys()):
+        if found.get(name) != expected.get(name):
+            raise RuntimeError(
+                f"{name} has the shape {found.get(name)}, but the settings of the model ask for {expected.get(name)}"
+            )
 
 
 def save_trained(
