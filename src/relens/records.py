@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from relens import __version__
-from relens.errors import DatasetError, InputError, RanksError, WeightsError, shortened
+from relens.errors import DatasetError, InputError, RanksError, WeightsError
 from relens.files import read_json, write_json
 
 TIE_RULE = "mean"
@@ -22,35 +22,35 @@ TIE_RULE = "mean"
 def text(value: Any) -> str:
     """Return a value of a record that must be a text."""
     if not isinstance(value, str):
-        raise TypeError(f"found {shortened(value)}, expected a text")
+        raise TypeError(f"found {value!r}, expected a text")
     return value
 
 
 def texts(values: Any) -> tuple[str, ...]:
     """Return a value of a record that must be a list of texts."""
     if not isinstance(values, list | tuple):
-        raise TypeError(f"found {shortened(values)}, expected a list of texts")
+        raise TypeError(f"found {values!r}, expected a list of texts")
     return tuple(map(text, values))
 
 
 def whole(value: Any, least: int = 0) -> int:
     """Return a value of a record that must be a whole number of 64 bits, ``least`` or more."""
     if type(value) is not int or not least <= value < 2**63:
-        raise ValueError(f"found {shortened(value)}, expected a whole number of at least {least}")
+        raise ValueError(f"found {value!r}, expected a whole number of at least {least}")
     return value
 
 
 def number(value: Any) -> float:
     """Return a value of a record that must be a finite number."""
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"found {shortened(value)}, expected a finite number")
+        raise ValueError(f"found {value!r}, expected a finite number")
     return value  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> dict[str, Any]:
     """Return a value of a record that must be an object."""
     if not isinstance(value, dict):
-        raise TypeError(f"found {shortened(value)}, expected an object")
+        raise TypeError(f"found {value!r}, expected an object")
     return value
 
 
@@ -143,7 +143,7 @@ class RecordKind:
         except InputError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-            raise self.error(f"{where} is damaged ({shortened(error)}). {self.remedy}") from error
+            raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
 
 
 def _writer(value: Mapping[str, Any]) -> str:

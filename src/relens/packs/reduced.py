@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import SPLITS, Queries
-from relens.errors import InputError, RanksError, shortened
-from relens.files import parse_npy, whole_file
+from relens.errors import InputError, RanksError
+from relens.files import parse_json, parse_npy, whole_file
 from relens.packs.checks import check_ranges
 from relens.packs.pack import PackArrays, PackedRanks, PackHeader, offsets_from
 from relens.packs.thinning import FINE, ContestedView, Reduction
@@ -73,9 +73,7 @@ def read_reduced(path: Path) -> dict[str, PackedRanks]:
     except OSError as error:
         raise RanksError(f"cannot read {path}: {error.strerror or error}. {REDUCED.remedy}") from error
     except _DAMAGE as error:
-        raise RanksError(
-            f"{path} is not a file of reduced ranks, or damaged ({shortened(error)}). {REDUCED.remedy}"
-        ) from error
+        raise RanksError(f"{path} is not a file of reduced ranks, or damaged ({error!r}). {REDUCED.remedy}") from error
 
 
 def _unpacked(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -96,7 +94,7 @@ def _unpacked(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         form = parse_npy(content, len(content))
         numbers = np.frombuffer(content, form.dtype, math.prod(form.shape), form.offset)
         arrays[name] = numbers.reshape(form.shape, order=form.order)
-    header = json.loads(arrays.pop(_HEADER).tobytes())
+    header = parse_json(arrays.pop(_HEADER).tobytes().decode())
     if not isinstance(header, dict):
         raise TypeError(f"found a header of type {type(header).__name__}")
     return header, arrays

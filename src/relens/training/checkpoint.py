@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from relens.checksums import file_checksum, verify_file
-from relens.errors import InputError, shortened
+from relens.errors import InputError
 from relens.files import whole_folder
 from relens.records import CHECKPOINT, mapping, text, whole
 from relens.training.settings import DEFAULTS
@@ -92,8 +92,7 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
     try:
         tensors = load_file(path / TENSORS, device=str(device))
     except (SafetensorError, OSError, RuntimeError) as error:
-        problem = shortened(error)
-        raise InputError(f"{path / TENSORS} cannot be read: {problem}. Remove {path} to start without it.") from error
+        raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to start without it.") from error
     _log.info("resuming from step %d in %s", step, path)
     return Checkpoint(step, found, state, tensors)
 
@@ -107,7 +106,7 @@ def _check_identity(folder: Path, found: dict[str, Any], expected: dict[str, Any
     # A setting that is younger than the checkpoint had what is now its default.
     found = {**{key: DEFAULTS[key] for key in expected if key in DEFAULTS}, **found}
     differing = [
-        f"{key} {shortened(found.get(key))} instead of {shortened(expected.get(key))}"
+        f"{key} {found.get(key)!r} instead of {expected.get(key)!r}"
         for key in sorted(found.keys() | expected.keys())
         if found.get(key) != expected.get(key)
     ]

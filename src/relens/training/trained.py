@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from relens.checksums import file_checksum, verify_file
 from relens.data.catalog import origin
 from relens.data.dataset import Dataset
-from relens.errors import DamagedError, InputError, shortened
+from relens.errors import DamagedError, InputError
 from relens.files import read_json, verifying, whole_folder, write_json
 from relens.models import MODELS
 from relens.models.base import KGEModel
@@ -86,8 +86,7 @@ class TrainedModel:
             model = build()
             model.load_state_dict(tensors)
         except (SafetensorError, OSError, RuntimeError) as error:
-            problem = shortened(error, 500)
-            raise InputError(f"{self.folder / TENSORS} cannot be read: {problem}. {TRAINED.remedy}") from error
+            raise InputError(f"{self.folder / TENSORS} cannot be read: {error}. {TRAINED.remedy}") from error
         return model.eval().to(device)
 
     def verify(self) -> None:
