@@ -137,4 +137,4 @@ def _largest(gaps: npt.NDArray[np.int32]) -> int:
         row = gaps[model]
         for k in range(len(row)):
             low, high = min(low, row[k]), max(high, row[k])
-    return max(-np.int64(low), np.int64(high))
+    return max(-int(low), int(high))

@@ -130,7 +130,7 @@ def restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
         ):
             raise ValueError(f"the optimiser's {key} has the shape {tuple(value.shape)} of {value.dtype}")
         optimiser.state[parameter][name] = value.to(parameter.device)
-    for number, parameter in enumerate(parameters):
+    for parameter in parameters:
         state = optimiser.state.get(parameter)
         if state and set(state) != names:
-            raise ValueError(f"the optimiser's state of parameter {number} is {sorted(state)}")
+            raise ValueError(f"the optimiser's state of a parameter has {sorted(state)}, expected {sorted(names)}")
