@@ -29,7 +29,12 @@ Tallies = dict[str, Tally]
 
 def names() -> list[str]:
     """Return the names of all campaigns: the modules of this package that define one."""
-    found = [module.name for module in pkgutil.iter_modules(campaigns.__path__) if module.name != "__main__"]
+    # Modules of targets import what they attack; a process of the fuzz campaign does that.
+    found = [
+        module.name
+        for module in pkgutil.iter_modules(campaigns.__path__)
+        if module.name != "__main__" and not module.name.endswith("_targets")
+    ]
     return [name for name in found if hasattr(importlib.import_module(f"campaigns.{name}"), "campaign")]
 
 

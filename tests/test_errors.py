@@ -76,3 +76,11 @@ def test_errors_cross_from_worker_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
+
+
+def test_long_messages_lose_their_middle_and_keep_the_remedy():
+    message = str(DatasetError("found " + "x" * 10**6 + " in a.tsv. Remove it."))
+    assert len(message) == 8_003
+    assert message.startswith("found xxx")
+    assert message.endswith("xxx in a.tsv. Remove it.")
+    assert str(InputError("x" * 8_000)) == "x" * 8_000

@@ -25,6 +25,8 @@ STAGES = (
         "relens.records",
         "relens.registry",
         "relens.seeding",
+        "relens.toml",
+        "relens.unpacking",
         "relens.visible",
     },
     {"relens.data"},

@@ -133,7 +133,13 @@ def train(
     """
     chosen = pick_device(device)  # first: it says how to install torch
     from relens.data.checks import check_splits, sampled_validation
-    from relens.pipeline.training import request_retraining, tidy_models, train_in_run, training_progress
+    from relens.pipeline.training import (
+        request_retraining,
+        retrain_damaged,
+        tidy_models,
+        train_in_run,
+        training_progress,
+    )
     from relens.training.presets import resolve_settings
 
     graph = load_dataset(dataset, offline=offline, progress=progress)
@@ -145,6 +151,7 @@ def train(
     name = name or settings.model
     if force:
         request_retraining(target, [name])
+    retrain_damaged(target, [name], progress)
     state = training_progress(target, name, settings)
     if state == "complete":
         progress.note(f"{target.model_path(name)} is already trained")

@@ -5,12 +5,13 @@ with a probability of 1 − 2⁻⁶⁴. The kernel reads memory at its full spee
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit, uint64
 
-from relens.errors import InputError
+from relens.errors import DamagedError, InputError
 from relens.files import verifying
 
 LANES = 8
@@ -18,40 +19,50 @@ LANES = 8
 FACTOR, SHIFT = 0x9E3779B97F4A7C15, 29
 """A step multiplies by the odd factor and folds the upper bits down; both can be undone, so that nothing gets lost."""
 
-_verified: set[tuple[str, int, int, str]] = set()
-"""Path, size, time of change and checksum of the files that this process has verified."""
-
 
 def file_checksum(path: Path) -> str:
     """Return the checksum of a file as 16 hexadecimal digits."""
     size = path.stat().st_size
-    whole = size // (8 * LANES)
-    lanes = np.arange(1, LANES + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"), path.open("rb") as file:
-        if whole:
-            lanes = _mixed(lanes, np.memmap(file, dtype="<u8", mode="r", shape=(whole, LANES)))
-        file.seek(whole * 8 * LANES)
-        rest = file.read().ljust(8 * LANES, b"\0")
-        lanes = _mixed(lanes, np.frombuffer(rest, dtype="<u8").reshape(1, LANES))
-        total = _mixed(np.array([size], dtype=np.uint64), lanes.reshape(LANES, 1))
-    return f"{int(total[0]):016x}"
+    return _checksum(np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, dtype=np.uint8))
 
 
-def verify_file(path: Path, expected: str, remedy: str, error: type[InputError] = InputError) -> None:
-    """Raise an error if a file does not have the expected checksum; ``remedy`` says how to make the file again.
+def array_checksum(array: npt.NDArray[Any]) -> str:
+    """Return the checksum of the file that ``tofile`` writes for an array."""
+    return _checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
-    A file that does not change is read once by each process.
+
+def verify_file(path: Path, expected: str, remedy: str, error: type[InputError] = DamagedError) -> None:
+    """Raise an error if a file is missing, or does not have the expected checksum.
+
+    The file is read at every call: a bit that flips on a disk changes neither size nor time of the file.
+
+    Args:
+        path: the file.
+        expected: its checksum.
+        remedy: how to make it again, as a sentence.
+        error: the error to raise.
     """
     if not verifying():
         return
-    state = path.stat()
-    key = (str(path.resolve()), state.st_size, state.st_mtime_ns, expected)
-    if key in _verified:
-        return
-    found = file_checksum(path)
+    try:
+        found = file_checksum(path)
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror or problem}. {remedy}") from problem
     if found != expected:
         raise error(f"{path} is damaged: its checksum is {found}, expected {expected}. {remedy}")
-    _verified.add(key)
+
+
+def _checksum(content: npt.NDArray[np.uint8]) -> str:
+    """Return the checksum of bytes (n,)."""
+    size = len(content)
+    whole = size - size % (8 * LANES)
+    rest = content[whole:].tobytes().ljust(8 * LANES, b"\0")
+    lanes = np.arange(1, LANES + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        lanes = _mixed(lanes, content[:whole].view("<u8").reshape(-1, LANES))
+        lanes = _mixed(lanes, np.frombuffer(rest, dtype="<u8").reshape(1, LANES))
+        total = _mixed(np.array([size], dtype=np.uint64), lanes.reshape(LANES, 1))
+    return f"{int(total[0]):016x}"
 
 
 @njit(cache=True, nogil=True)

@@ -7,13 +7,25 @@ own options instead.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 8_000
+"""Most characters of a message: it may name a value of any length. The middle is left out."""
+
 
 class RelensError(Exception):
     """The base of all errors of relens. The message is written for the user (exit code 1)."""
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        half = LONGEST // 2
+        return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
+
 
 class InputError(RelensError, ValueError):
     """The input or the request is wrong. Nothing was written, and another try needs a change (exit code 2)."""
+
+
+class DamagedError(InputError):
+    """A file that relens wrote is missing, or its content is not what was written."""
 
 
 class DatasetError(InputError):

@@ -1,24 +1,27 @@
 """Write files and folders atomically, lock folders, and read JSON and arrays without pickles."""
 
+import ast
 import errno
 import glob
 import json
+import math
 import os
 import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, NamedTuple, NoReturn, TextIO
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.format import MAGIC_PREFIX
+from numpy.lib.format import MAGIC_LEN, MAGIC_PREFIX
 
-from relens.errors import InputError, RelensError
+from relens.errors import DamagedError, InputError, RelensError
 
 LOCK = ".lock"
 """The file that holds the lock of a folder. It stays there when the lock ends."""
@@ -30,8 +33,14 @@ _PART, _OLD = ".part", ".old"
 """Suffixes of temporary names, which begin with a dot: new content, and old content that is being replaced."""
 _WAS = "was"
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 """Error numbers of file systems without locks."""
+_LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
+"""Bytes of the length of the header, by the version of an ``.npy`` file."""
+_LONGEST_HEADER, _MOST_AXES = 10_000, 32
+_NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|16)|c(8|16|32))")
+"""The types of numbers, as headers of ``.npy`` files name them."""
 
 
 @contextmanager
@@ -243,22 +252,62 @@ def read_json(path: Path, what: str, remedy: str = "Make it again.") -> dict[str
         remedy: how to make it again, as a sentence.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"{what} {path} does not exist") from error
+        raise DamagedError(f"{what} {path} does not exist. {remedy}") from error
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} {path} is not readable JSON: {error}") from error
+    except ValueError as error:
+        raise DamagedError(f"{what} {path} is not readable JSON: {error}. {remedy}") from error
     if not isinstance(value, dict):
-        raise InputError(f"{what} {path} holds {type(value).__name__}, expected a JSON object")
-    expected = value.pop(CHECKSUM, None)
-    if expected is not None and verifying() and expected != _checksum(value):
-        raise InputError(
+        raise DamagedError(f"{what} {path} holds {type(value).__name__}, expected a JSON object. {remedy}")
+    if not _is_whole(value):
+        raise DamagedError(
             f"{what} {path} is damaged, or was edited: its content does not have the checksum at its end. {remedy} "
             f'After an edit of yours, remove the line "{CHECKSUM}".'
         )
     return value
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; raise a ``ValueError`` for anything that ``write_json`` could not write."""
+    try:
+        value = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+        if _SURROGATE.search(text):  # a pair of them is one character
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:50]} is not a number that JSON can hold")
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """Return a JSON object with a checksum as a line of a file that grows."""
+    return json.dumps({**value, CHECKSUM: _checksum(json.loads(json.dumps(value)))}) + "\n"
+
+
+def parse_json_line(line: str) -> dict[str, Any]:
+    """Return the object of a line, verified if it has a checksum; raise a ``ValueError`` for anything else."""
+    value = parse_json(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds {type(value).__name__}, expected a JSON object")
+    if not _is_whole(value):
+        raise ValueError("it does not have the checksum at its end")
+    return value
+
+
+def _is_whole(value: dict[str, Any]) -> bool:
+    """Remove the checksum of an object, and say whether it is right, missing, or not to be verified."""
+    expected = value.pop(CHECKSUM, None)
+    return expected is None or not verifying() or expected == _checksum(value)
 
 
 def _checksum(value: dict[str, Any]) -> str:
@@ -276,18 +325,65 @@ def open_npy(path: Path) -> npt.NDArray[Any]:
     """Memory-map a ``.npy`` file read-only; a pickled, truncated or missing file raises an error that names it."""
     try:
         with path.open("rb") as file:
-            if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                raise ValueError("it has no .npy header")
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+            size = os.fstat(file.fileno()).st_size
+            header = file.read(_LONGEST_HEADER)
+        form = parse_npy(header, size)
+        return np.memmap(path, form.dtype, "r", form.offset, form.shape, form.order)
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist") from error
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, OSError) as error:
         message = (
             f"{path} cannot be read as a plain .npy array ({error}). "
             f"Expected an array of numbers written by numpy.save; pickled or truncated files cannot be read. "
             f"Write it again with numpy.save(path, array)."
         )
         raise InputError(message) from error
+
+
+class NpyForm(NamedTuple):
+    """What the header of an ``.npy`` file says, and the first byte after it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    offset: int
+
+
+def parse_npy(content: bytes, size: int) -> NpyForm:
+    """Read the header of an ``.npy`` file from its first bytes; ``size`` is that of the file.
+
+    Raises:
+        ValueError: if it is no array of numbers that fits into the file.
+    """
+    width = _LENGTH_BYTES.get(content[len(MAGIC_PREFIX) : MAGIC_LEN])
+    if not content.startswith(MAGIC_PREFIX) or width is None:
+        raise ValueError("it has no .npy header")
+    begin = MAGIC_LEN + width
+    offset = begin + int.from_bytes(content[MAGIC_LEN:begin], "little")
+    if offset > min(size, _LONGEST_HEADER):
+        raise ValueError(f"its header has {offset:,} bytes, the file {size:,}")
+    found = _literal(content[begin:offset].decode("latin1"))
+    if not isinstance(found, dict) or found.keys() != {"descr", "fortran_order", "shape"}:
+        raise ValueError("its header does not say what it holds")
+    descr, columns_first, shape = found["descr"], found["fortran_order"], found["shape"]
+    if not isinstance(descr, str) or not _NUMBERS.fullmatch(descr):
+        raise ValueError(f"it holds {str(descr)[:80]!r}, expected numbers")
+    if type(columns_first) is not bool or type(shape) is not tuple or not all(type(n) is int for n in shape):
+        raise ValueError("its header does not say what it holds")
+    dtype = np.dtype(descr)
+    # Every length counts, even beside one of 0: numpy takes the others for real.
+    fits = len(shape) <= _MOST_AXES and all(0 <= n <= size for n in shape)
+    if not fits or offset + math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"its {size:,} bytes cannot hold the shape {str(shape)[:80]} of {dtype}")
+    return NpyForm(dtype, shape, "F" if columns_first else "C", offset)
+
+
+def _literal(text: str) -> Any:
+    """Return the value of a Python literal, or None: its brackets and signs may be too deep for the parser."""
+    try:
+        return ast.literal_eval(text.strip())
+    except Exception:
+        return None
 
 
 def _flush_to_disk(path: Path) -> None:

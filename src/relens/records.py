@@ -4,6 +4,7 @@ A format number rises when old files can no longer be read as they are. ``relens
 each step, and ``relens upgrade RUN`` applies them.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -16,6 +17,41 @@ from relens.files import read_json, write_json
 
 TIE_RULE = "mean"
 """The tie rule of all stored ranks: a tied block shares its mean rank."""
+
+
+def text(value: Any) -> str:
+    """Return a value of a record that must be a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"found {value!r}, expected a text")
+    return value
+
+
+def texts(values: Any) -> tuple[str, ...]:
+    """Return a value of a record that must be a list of texts."""
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"found {values!r}, expected a list of texts")
+    return tuple(map(text, values))
+
+
+def whole(value: Any, least: int = 0) -> int:
+    """Return a value of a record that must be a whole number of 64 bits, ``least`` or more."""
+    if type(value) is not int or not least <= value < 2**63:
+        raise ValueError(f"found {value!r}, expected a whole number of at least {least}")
+    return value
+
+
+def number(value: Any) -> float:
+    """Return a value of a record that must be a finite number."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"found {value!r}, expected a finite number")
+    return value  # type: ignore[no-any-return]
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value of a record that must be an object."""
+    if not isinstance(value, dict):
+        raise TypeError(f"found {value!r}, expected an object")
+    return value
 
 
 @dataclass(frozen=True)
@@ -44,7 +80,8 @@ class Provenance:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild from the result of ``to_json``; other keys are ignored."""
         found = {field.name: value[field.name] for field in fields(cls)}
-        return cls(**{**found, "filter_splits": tuple(found["filter_splits"])})
+        filtered = texts(found.pop("filter_splits"))
+        return cls(**{name: text(entry) for name, entry in found.items()}, filter_splits=filtered)
 
 
 @dataclass(frozen=True)
@@ -105,7 +142,7 @@ class RecordKind:
             yield
         except InputError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
 
 
@@ -114,15 +151,29 @@ def _writer(value: Mapping[str, Any]) -> str:
 
 
 RUN = RecordKind("relens run", 2, "Make a run with `relens run DATASET`.")
-PACK = RecordKind("relens packed ranks", 1, "Pack or import these ranks again.", RanksError)
+PACK = RecordKind(
+    "relens packed ranks",
+    1,
+    "Make these ranks again: repeat the `relens run` that made them, `relens rank RUN --force`, or the import with "
+    "`--force`.",
+    RanksError,
+)
 REDUCED = RecordKind("relens reduced ranks", 1, "Reduce the ranks again with `relens ranks reduce`.", RanksError)
 RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens rank RUN --force`.", RanksError)
 WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
-EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate`.")
-COMPARISON = RecordKind("relens comparison", 1, "Compare again with `relens run` or `relens report`.")
-CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report --curves`.")
+EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate RUN`.")
+COMPARISON = RecordKind(
+    "relens comparison",
+    1,
+    "Repeat the `relens run` that made it, or remove it: `relens report` then compares the default methods.",
+)
+CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report RUN --curves`.")
 STAGE = RecordKind("relens stage", 1, "Repeat the stage: pass `force=STAGE`.")
-TRAINED = RecordKind("relens trained model", 3, "Train the model again.")
+TRAINED = RecordKind(
+    "relens trained model",
+    3,
+    "Train the model again: repeat the `relens run` or the `relens train` that made it. Both notice the damage.",
+)
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
 CANDIDATES = RecordKind(
     "relens candidates", 1, "Make them again with `relens data sample-negatives DATASET`.", DatasetError

@@ -295,7 +295,7 @@ def test_truncated_tables_are_refused(tmp_path, file):
     [
         ("raw/num-node-list.csv.gz", [["many"]], "lacks the number of nodes"),
         ("raw/num-node-list.csv.gz", [[1], [2]], "lacks the number of nodes"),
-        ("raw/num-node-list.csv.gz", [[0]], "expected one node or more of each type"),
+        ("raw/num-node-list.csv.gz", [[0]], "expected names of types with one node or more each, at most 2,147"),
         ("raw/num-node-dict.csv.gz", [["drug", "gene"], [4]], "lacks the number of nodes"),
         ("mapping/reltype2relid.csv.gz", [["reltype", "rel id"], [0, "P1"]], "has 1 of the 4 relations of the triples"),
         ("mapping/reltype2relid.csv.gz", [["reltype", "rel id"], [0, "P", 1]], r"row 2: found \['0', 'P', '1'\]"),

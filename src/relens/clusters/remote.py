@@ -4,7 +4,6 @@ Parts of about equal cost go out to the workers. If a worker is lost or hangs, o
 driver or the cluster is lost, only the parts in flight are lost: the same work resumes from its journal.
 """
 
-import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from relens.clusters.engines import Cluster, within
 from relens.clusters.parallel import BATCHES_PER_JOB, batches
 from relens.clusters.parts import MOST_TIMES, Patience, Timed, finished_parts
 from relens.errors import ClusterError, InputError, RanksError, RelensError, counted
-from relens.files import disk_errors
+from relens.files import disk_errors, json_line, parse_json_line
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.progress import SILENT, Progress
@@ -110,16 +109,15 @@ class Journal(Generic[R]):
     def __init__(self, path: Path, codec: Codec[R]) -> None:
         self.path, self.codec = path, codec
         self._found: dict[tuple[str, int], R] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for number, line in enumerate(text.splitlines(keepends=True), 1):
-            if line.endswith("\n"):
-                self._read(line, number)
-        if text and not text.endswith("\n"):
-            os.truncate(path, len(text[: text.rfind("\n") + 1].encode()))
+        *lines, unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        for number, line in enumerate(lines, 1):
+            self._read(line, number)
+        if unfinished:
+            os.truncate(path, path.stat().st_size - len(unfinished))
 
-    def _read(self, line: str, number: int) -> None:
+    def _read(self, line: bytes, number: int) -> None:
         try:
-            entry = json.loads(line)
+            entry = parse_json_line(line.decode())
             self._found[entry["work"], entry["item"]] = self.codec.decode(entry)
         except (ValueError, KeyError, TypeError) as error:
             raise RanksError(
@@ -134,7 +132,7 @@ class Journal(Generic[R]):
     def add(self, work: str, found: dict[int, R]) -> None:
         """Keep the results of some items; if the disk is full, keep those that were there."""
         lines = [{"work": work, "item": item, **self.codec.encode(result)} for item, result in found.items()]
-        text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        text = "".join(map(json_line, lines)).encode()
         with disk_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab", buffering=0) as file:

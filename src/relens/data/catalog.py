@@ -209,14 +209,21 @@ def imported_entries() -> dict[str, CatalogEntry]:
     for record in sorted(cache_folder().glob(f"[!.]*/{RECORD}")):
         content = read_json(record, "the record of an imported data set")
         name = record.parent.name
-        try:
-            found[name] = CatalogEntry(name, name, dict(content["counts"]), str(content["fingerprint"]))
-        except (KeyError, TypeError, ValueError) as error:
+        counts, fingerprint = content.get("counts"), content.get("fingerprint")
+        if not _are_counts(counts) or not isinstance(fingerprint, str):
             raise DatasetError(
                 f"{record} lacks counts or a fingerprint. Import the data set again: "
                 f"`relens data import FOLDER --name {name} --force`"
-            ) from error
+            )
+        found[name] = CatalogEntry(name, name, counts, fingerprint)
     return found
+
+
+def _are_counts(value: object) -> bool:
+    """Say whether a value can be the counts of an entry."""
+    if not isinstance(value, dict) or value.keys() != _counts(0, 0, 0, 0, 0).keys():
+        return False
+    return all(type(count) is int for count in value.values())
 
 
 def import_folder(folder: Path, name: str, *, force: bool = False) -> CatalogEntry:

@@ -14,10 +14,12 @@ from relens import __version__
 from relens.errors import RelensError
 from relens.files import disk_errors
 from relens.progress import Progress
+from relens.unpacking import check_unpacked
 
 TIMEOUT_S = 30.0
 MAX_BYTES = 256 * 2**20
 MAX_ARCHIVE_BYTES = 8 * 2**30
+MAX_UNPACKED_BYTES = 64 * 2**30
 CHUNK_BYTES = 2**16
 
 
@@ -43,16 +45,17 @@ def unpack(archive: Path, url: str, top: str, folder: Path, progress: Progress) 
     """Unpack the content of the top folder ``top`` of a zip archive that came from ``url`` into a folder."""
     try:
         with zipfile.ZipFile(archive) as opened, progress.task(f"unpacking {top}", len(opened.infolist())) as advance:
+            check_unpacked(archive, sum(member.file_size for member in opened.infolist()), MAX_UNPACKED_BYTES)
             for member in opened.infolist():
                 _unpack(opened, member, top, folder)
                 advance(1)
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError, OverflowError) as error:
         raise RelensError(f"{url} sent no complete zip archive ({error})") from error
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, top: str, folder: Path) -> None:
     """Write one file of an archive if it is below ``top``."""
-    first, *parts = PurePosixPath(member.filename).parts
+    first, *parts = PurePosixPath(member.filename).parts or ("",)
     if member.is_dir() or first != top or not parts:
         return
     if ".." in parts or any("\\" in part or ":" in part for part in parts):

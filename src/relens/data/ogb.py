@@ -8,6 +8,7 @@ these arrays into memory.
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,6 +33,11 @@ NAMES = {"ogbl_biokg": "ogbl-biokg", "ogbl_wikikg2": "ogbl-wikikg2"}
 COPY = "relens"
 MANIFEST = "manifest.json"
 RELATION_FILES = ("relidx2relname.csv.gz", "reltype2relid.csv.gz")
+MOST_IDS = 2**31 - 1
+LONGEST_NUMBER, LONGEST_TYPE = 18, 100
+"""Most digits of a number in a table, and characters of the name of a type."""
+FREE_IDS = 100_000
+"""Entities and relations that a data set may have in any case. Those beyond must have been in its rows."""
 _ROWS = 2**14
 _UNPACK = "Unpack OGB's archive again, and use the folder that holds raw, split and mapping."
 
@@ -123,18 +129,21 @@ class _Source:
                 ((number,),) = _read_table(file)
                 counts = {"": int(number)}
             counts = {kind: int(counts[kind]) for kind in sorted(counts)}
-        except DatasetError:
+        except InputError:
             raise
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
             raise DatasetError(f"{file} lacks the number of nodes of each type ({error!r}). {_UNPACK}") from error
-        if not counts or min(counts.values()) < 1:
-            raise DatasetError(f"{file} has the counts {counts}, expected one node or more of each type. {_UNPACK}")
+        if not _are_counts(counts):
+            raise DatasetError(
+                f"{file} has the counts {counts}, expected names of types with one node or more each, at most "
+                f"{MOST_IDS:,} together. {_UNPACK}"
+            )
         return counts
 
     def read_split(self, split: str, loaded: dict[Path, Any]) -> dict[str, Any]:
         """Return the columns of a split. ``loaded`` caches a file that holds several splits."""
         file = self.split_files[split]
-        content = loaded.get(file) or read_saved(file)
+        content = loaded[file] if file in loaded else read_saved(file)
         if file.name == "split_dict.pt":
             loaded[file] = content
             content = content.get(split) if isinstance(content, dict) else None
@@ -234,7 +243,10 @@ class _Columns:
 
 def _read_table(path: Path) -> list[list[str]]:
     """Return the rows of a comma-separated file without empty lines."""
-    return [row for row in csv.reader(read_lines(path)) if row]
+    try:
+        return [row for row in csv.reader(read_lines(path)) if row]
+    except csv.Error as error:
+        raise DatasetError(f"{path} is not a table of comma-separated values ({error}). {_UNPACK}") from error
 
 
 def _read_numbered(path: Path) -> list[str]:
@@ -245,7 +257,7 @@ def _read_numbered(path: Path) -> list[str]:
     rows = _read_table(path)[1:]
     names: dict[int, str] = {}
     for line, row in enumerate(rows, start=2):
-        if len(row) != 2 or not row[0].strip().isdecimal():
+        if len(row) != 2 or not row[0].strip().isdecimal() or len(row[0]) > LONGEST_NUMBER:
             raise DatasetError(f"{path}, row {line}: found {row}, expected a number and a name. {_UNPACK}")
         names[int(row[0])] = row[1].strip() or row[0].strip()
     if len(names) != len(rows) or sorted(names) != list(range(len(rows))):
@@ -264,6 +276,17 @@ def _convert(source: _Source, folder: Path, *, keep_repeats: bool) -> dict[str, 
         columns = _Columns(f"{source.split_files[split]} ({split})", source.read_split(split, loaded), counts)
         n_relations = max(n_relations, _convert_split(columns, split, folder, keep_repeats=keep_repeats))
         del columns
+    n_triples, n_ids = _rows_of(folder)
+    if sum(counts.values()) > max(FREE_IDS, n_ids):
+        raise DatasetError(
+            f"{source.counts_file} has {sum(counts.values()):,} nodes, but all files together name nodes {n_ids:,} "
+            f"times only. They belong to different data sets, or are damaged. {_UNPACK}"
+        )
+    if source.relation_file is None and n_relations > max(FREE_IDS, n_triples):
+        raise DatasetError(
+            f"{source.folder} has relation {n_relations - 1:,} in {n_triples:,} triples, and no names of relations in "
+            f"mapping: expected ids below the number of triples. {_UNPACK}"
+        )
     manifest = {
         "sources": stamps,
         "keep_repeats": keep_repeats,
@@ -272,6 +295,22 @@ def _convert(source: _Source, folder: Path, *, keep_repeats: bool) -> dict[str, 
     }
     OGB_COPY.write(folder / MANIFEST, manifest)
     return manifest
+
+
+def _rows_of(copy: Path) -> tuple[int, int]:
+    """Return the numbers of triples, and of ids of entities in triples and negatives, in the arrays of a copy."""
+    n_triples = sum(len(open_npy(copy / f"{split}.npy")) for split in SPLITS)
+    return n_triples, 2 * n_triples + sum(open_npy(copy / array_file(split)).size for split in EVALUATED)
+
+
+def _are_counts(counts: Any) -> bool:
+    """Say whether a value can be the number of nodes by type."""
+    return (
+        isinstance(counts, dict)
+        and all(type(size) is int and size >= 1 for size in counts.values())
+        and all(isinstance(kind, str) and len(kind) <= LONGEST_TYPE for kind in counts)
+        and 1 <= sum(counts.values()) <= MOST_IDS
+    )
 
 
 def _convert_split(columns: _Columns, split: str, folder: Path, *, keep_repeats: bool) -> int:
@@ -301,7 +340,7 @@ def _convert_negatives(columns: _Columns, triples: npt.NDArray[np.int32], file: 
             block = np.empty((2 * (rows.stop - rows.start), shape[1]), dtype="<i4")
             for place, (side, ids) in enumerate(sides.items()):
                 block[place::2] = columns.global_ids(ids[rows], side, rows)
-            out.write(block)
+            out.write(block.data)
     queries = Queries.from_triples(triples)
     n_entities = sum(columns.counts.values())
     check_candidates(open_npy(file), queries, n_entities, f"negatives of {columns.place}", keep_repeats=keep_repeats)
@@ -314,7 +353,7 @@ def _relation_labels(file: Path | None, n_relations: int) -> list[str]:
     names = _read_numbered(file)
     if len(names) < n_relations:
         raise DatasetError(f"{file} has {len(names)} of the {n_relations} relations of the triples. {_UNPACK}")
-    repeated = {name for name in names if names.count(name) > 1}
+    repeated = {name for name, count in Counter(names).items() if count > 1}
     return [f"{name} ({number})" if name in repeated else name for number, name in enumerate(names)]
 
 
@@ -331,19 +370,27 @@ def _manifest(copy: Path) -> dict[str, Any] | None:
         found = read_json(copy / MANIFEST, "manifest")
     except InputError:
         return None
-    whole = {"sources", "keep_repeats", "node_counts", "relations"} <= found.keys()
+    labels = found.get("relations")
+    whole = (
+        {"sources", "keep_repeats"} <= found.keys()
+        and _are_counts(found.get("node_counts"))
+        and isinstance(labels, list)
+        and all(isinstance(label, str) for label in labels)
+    )
     return found if whole and OGB_COPY.matches(found) else None
 
 
 def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str) -> Dataset:
     """Return the data set in a copy, with memory-mapped negatives."""
     counts: dict[str, int] = manifest["node_counts"]
+    if sum(counts.values()) > max(FREE_IDS, _rows_of(copy)[1]):
+        raise DatasetError(f"{copy / MANIFEST} has more nodes than the arrays beside it name. {OGB_COPY.remedy}")
     labels = [f"{kind}:{i}" if kind else str(i) for kind, size in counts.items() for i in range(size)]
-    triples = {split: open_npy(copy / f"{split}.npy") for split in SPLITS}
+    triples = {split: _open_ids(copy / f"{split}.npy", len(labels)) for split in SPLITS}
     candidates = {}
     for split in EVALUATED:
         file = copy / array_file(split)
-        negatives = open_npy(file)
+        negatives = _open_ids(file, len(labels))
         if len(negatives) != 2 * len(triples[split]):
             raise DatasetError(
                 f"{file} does not fit {split}.npy beside it: remove {copy}; the next read writes it again"
@@ -358,6 +405,14 @@ def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str)
         candidates=candidates,
         read_names=partial(_read_names, folder / "mapping", counts),
     )
+
+
+def _open_ids(file: Path, limit: int) -> npt.NDArray[np.int32]:
+    """Memory-map rows of ids of a copy, which are -1 (padding) or below ``limit``: models look them up unchecked."""
+    ids = open_npy(file)
+    if ids.ndim != 2 or ids.dtype != np.int32 or (ids.size and not -1 <= ids.min() <= ids.max() < limit):
+        raise DatasetError(f"{file} does not hold ids of the {limit:,} entities of the copy. {OGB_COPY.remedy}")
+    return ids
 
 
 def _read_names(mapping: Path, counts: Mapping[str, int]) -> dict[str, str]:

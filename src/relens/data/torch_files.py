@@ -2,29 +2,31 @@
 
 Such a file is a pickle, either in a zip archive or (before torch 1.6) after a few small pickles. A pickle names
 classes and functions to call. This reader accepts only the few names that pickled numpy arrays contain, and replaces
-each with a stand-in. Any other name raises an error before anything is called.
+each with a stand-in. Any other name raises an error before anything is called. What it makes is
+never larger than the file; see ``relens.data.pickles``.
 """
 
-import pickle
 import re
 import struct
 import zipfile
-from collections.abc import Callable
+import zlib
 from pathlib import Path
-from typing import IO, Any
+from pickle import UnpicklingError
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.errors import DatasetError
+from relens.data.pickles import PickleReader, StandIn, Stateful
+from relens.errors import DatasetError, InputError
+from relens.unpacking import check_unpacked
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """The first value in a file without a zip archive."""
-CHUNK_BYTES = 2**22
 _NUMBERS = re.compile(r"[biuf][1248]")
 _DAMAGE = (
-    pickle.UnpicklingError, EOFError, zipfile.BadZipFile, struct.error, ValueError, TypeError, AttributeError,
-    IndexError, KeyError, OverflowError, NotImplementedError, RecursionError,
+    UnpicklingError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, AttributeError,
+    IndexError, KeyError, OverflowError, NotImplementedError, RuntimeError, OSError,
 )  # fmt: skip
 """Errors that a truncated or manipulated pickle may raise."""
 
@@ -39,7 +41,7 @@ def read_saved(path: Path) -> Any:
             return _read_legacy(file, path)
     except FileNotFoundError as error:
         raise DatasetError(f"{path} does not exist") from error
-    except DatasetError:
+    except InputError:
         raise
     except MemoryError as error:
         raise DatasetError(
@@ -61,9 +63,11 @@ def _read_archive(file: IO[bytes], path: Path) -> Any:
                 f"{path} is a zip archive with {len(names)} files data.pkl, expected one as torch.save writes it. "
                 f"Use the file in OGB's archive, not the archive itself."
             )
+        size = archive.getinfo(names[0]).file_size
+        check_unpacked(path, size)
         with archive.open(names[0]) as member:
             # Reading the last byte of the pickle also verifies the checksum of the archive.
-            return _plain(_Reader(_Chunks(member), path).load())
+            return _reader(member, size, path).load()
 
 
 def _read_legacy(file: IO[bytes], path: Path) -> Any:
@@ -73,43 +77,53 @@ def _read_legacy(file: IO[bytes], path: Path) -> Any:
             f"Unpack it from OGB's archive again."
         )
     file.seek(0)
-    if _Reader(file, path).load() != LEGACY_MAGIC:
+    reader = _reader(file, path.stat().st_size, path)
+    if reader.load() != LEGACY_MAGIC:
         raise DatasetError(f"{path} is a pickle that torch.save did not write. Unpack it from OGB's archive again.")
-    _version, _system, value, storages = (_Reader(file, path).load() for _ in range(4))
+    _version, _system, value, storages = (reader.load() for _ in range(4))
     if storages:
         raise DatasetError(_refusal(path, "torch tensors"))
-    return _plain(value)
+    return value
 
 
-class _Array:
+class _Array(Stateful):
     """Stand-in for ``numpy.ndarray``, empty until its state is set."""
 
     values: npt.NDArray[Any]
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def set_state(self, state: tuple[Any, ...]) -> None:
         """Set the state: version, shape, type, column-major flag, and raw bytes."""
         _, shape, kind, by_column, raw = state
         if not isinstance(kind, _Type):
-            raise pickle.UnpicklingError(f"the type of an array is {kind!r}")
+            raise UnpicklingError(f"the type of an array is {type(kind).__name__}")
         self.values = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if by_column else "C")
+        self.values.setflags(write=False)
+
+    def value(self) -> npt.NDArray[Any]:
+        """Return the array."""
+        return self.values
 
 
-class _Type:
+class _Type(Stateful):
     """Stand-in for ``numpy.dtype``: numbers of one to eight bytes."""
 
     def __init__(self, code: str, *_: object) -> None:
-        if not _NUMBERS.fullmatch(code):
-            raise pickle.UnpicklingError(f"an array holds {code!r}, expected numbers")
+        if not isinstance(code, str) or not _NUMBERS.fullmatch(code):
+            raise UnpicklingError(f"an array holds {str(code)[:20]!r}, expected numbers")
         self.dtype: np.dtype[Any] = np.dtype(code)
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def set_state(self, state: tuple[Any, ...]) -> None:
         """Set the byte order, the second part of the state."""
         self.dtype = self.dtype.newbyteorder(state[1])
+
+    def value(self) -> NoReturn:
+        """Raise an error: a type is no value."""
+        raise UnpicklingError("it has a type in place of a value")
 
 
 def _empty_array(stand_in: type[_Array], *_: object) -> _Array:
     if stand_in is not _Array:
-        raise pickle.UnpicklingError(f"an array is of class {stand_in!r}")
+        raise UnpicklingError("an array is of another class")
     return _Array()
 
 
@@ -121,7 +135,7 @@ def _scalar(kind: _Type, raw: bytes) -> int | float:
 def _encode(text: str, encoding: str) -> bytes:
     # Protocol 2 writes bytes this way.
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes are written as {encoding!r}")
+        raise UnpicklingError(f"bytes are written as {str(encoding)[:20]!r}")
     return text.encode("latin1")
 
 
@@ -130,7 +144,7 @@ def _no_bytes() -> bytes:
     return b""
 
 
-ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
+ADMITTED: dict[tuple[str, str], StandIn] = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
     ("_codecs", "encode"): _encode,
@@ -144,61 +158,19 @@ ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
 """All names that a file may contain, each with its stand-in."""
 
 
-class _Reader(pickle.Unpickler):
-    """An unpickler that calls only the stand-ins in ``ADMITTED``."""
+def _reader(file: IO[bytes], size: int, path: Path) -> PickleReader:
+    """Return a reader that calls only the stand-ins in ``ADMITTED``."""
 
-    def __init__(self, file: Any, path: Path) -> None:
-        super().__init__(file)
-        self._path = path
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        """Return the stand-in of an admitted name."""
+    def admitted(module: str, name: str) -> StandIn:
         try:
-            return ADMITTED[module_name, global_name]
+            return ADMITTED[module, name]
         except KeyError:
-            raise DatasetError(_refusal(self._path, f"{module_name}.{global_name}")) from None
+            raise DatasetError(_refusal(path, f"{module}.{name}")) from None
 
-    def persistent_load(self, pid: Any) -> Any:
-        """Raise an error: only torch tensors are stored outside the pickle."""
-        del pid
-        raise DatasetError(_refusal(self._path, "torch tensors"))
+    def stored() -> NoReturn:
+        raise DatasetError(_refusal(path, "torch tensors"))
 
-
-class _Chunks:
-    """A file in an archive, read in chunks so that memory holds a large array only once."""
-
-    def __init__(self, member: IO[bytes]) -> None:
-        self._member = member
-        self.read, self.readline = member.read, member.readline
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer a few megabytes at a time, and return the number of bytes read."""
-        view, done = memoryview(buffer), 0
-        while done < len(view) and (part := self._member.read(min(CHUNK_BYTES, len(view) - done))):
-            view[done : done + len(part)] = part
-            done += len(part)
-        return done
-
-
-def _plain(value: Any, seen: dict[int, Any] | None = None) -> Any:
-    """Return a value with numpy arrays in place of stand-ins, also in nested containers.
-
-    ``seen`` maps the identity of each visited object to its result, because a small file may contain one container
-    many times.
-    """
-    seen = {} if seen is None else seen
-    if id(value) in seen:
-        return seen[id(value)]
-    found = value
-    if isinstance(value, _Array):
-        found = value.values
-    elif isinstance(value, dict):
-        found = {key: _plain(entry, seen) for key, entry in value.items()}
-    elif isinstance(value, list | tuple) and any(isinstance(entry, _Array | dict | list | tuple) for entry in value):
-        found = type(value)(_plain(entry, seen) for entry in value)
-    if found is not value:
-        seen[id(value)] = found
-    return found
+    return PickleReader(file, size, admitted, stored)
 
 
 def _refusal(path: Path, found: str) -> str:

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from relens.errors import DatasetError
+from relens.unpacking import check_unpacked, most_unpacked
 
 
 def read_lines(path: Path) -> list[str]:
@@ -47,7 +48,9 @@ def _content(path: Path) -> bytes:
         if path.suffix != ".gz":
             return path.read_bytes()
         with gzip.open(path) as file:
-            return file.read()
+            content = file.read(most_unpacked(path.stat().st_size) + 1)
+        check_unpacked(path, len(content))
+        return content
     except FileNotFoundError as error:
         raise DatasetError(f"{path} does not exist") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

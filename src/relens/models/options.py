@@ -64,7 +64,7 @@ def _checked(option: str, value: object, hint: Any, owner: str) -> object:
             raise InputError(f"{found}: {nearest(str(value), choices)}")
         return value
     kind, *limits = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**63:
         value = float(value)
     if type(value) is not kind or any(value not in limit for limit in limits):
         raise InputError(f"{found}: expected {' '.join(map(str, (_WORDS[kind], *limits)))}")

@@ -6,8 +6,10 @@ computed from them are exact for all weights α ≥ 0, α ≠ 0, every subset of
 transform.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from relens.checksums import array_checksum
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.errors import RanksError, nearest
@@ -176,11 +179,13 @@ class PackedRanks:
         header: models, relations, queries, provenance and scales of the gaps.
         arrays: the ranks.
         source: the store that all of this was loaded from; None for anything else.
+        checksums: those of the arrays by name, as far as the store has them.
     """
 
     header: PackHeader
     arrays: PackArrays
     source: Path | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def models(self) -> tuple[str, ...]:  # noqa: D102
@@ -245,18 +250,41 @@ class PackedRanks:
         """K."""
         return int(self.offsets[-1])
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """The identity of the contents: models, queries, every model's ranks of the answers, and the gaps' scales.
+        """The identity of the contents: of all facts in the header, and of every array.
 
-        Contested ranks are left out: they may be gigabytes, and do not change without the ranks of the answers.
+        The checksums of a store are taken from its manifest. Those of ranks in memory are computed at the first use.
         """
+        header, scales = self.header, self.gap_scales
+        arrays = {"queries": self.queries.columns(), **vars(self.arrays)}
+        content = {
+            "models": header.models,
+            "relations": header.relations,
+            "cardinalities": header.cardinalities,
+            "provenance": asdict(header.provenance),
+            "gap_scales": None if scales is None else scales.tolist(),
+            "arrays": {
+                name: self.checksums.get(name) or array_checksum(array)
+                for name, array in arrays.items()
+                if array is not None
+            },
+        }
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @cached_property
+    def digest_of_answers(self) -> str:
+        """The digest of an older relens. It leaves out contested ranks, gaps and numbers of candidates."""
         parts = sha256("\n".join([*self.models, self.provenance.fingerprint, self.provenance.split]).encode())
         queries, scales = self.queries, self.gap_scales
         arrays = [queries.anchor, queries.relation, queries.direction, self.answer, self.always_ahead, self.offsets]
         for array in arrays if scales is None else [*arrays, scales]:
             parts.update(np.ascontiguousarray(array).data)
         return parts.hexdigest()[:16]
+
+    def is_named(self, digest: str) -> bool:
+        """Say whether a record names these ranks by ``digest``; records of an older relens have the older digest."""
+        return digest == self.digest or digest == self.digest_of_answers
 
     def model_index(self, name: str) -> int:
         """Return the position of a model, or raise an error that lists similar names."""

@@ -1,6 +1,5 @@
 """The plan of a run: data set, models and their settings, methods and seed, from arguments or a TOML file."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from relens.comparison import DEFAULT_SPECS
 from relens.errors import InputError, nearest
+from relens.toml import parse_toml
 
 DATASET = "patterns"
 
@@ -69,9 +69,10 @@ def read_plan(path: Path) -> Plan:
         dim = 500
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as TOML: {error}") from error
+    values = parse_toml(text, str(path))
     plan = Plan()
     tables = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict) and key != "set"}
     for key, kind in _KINDS.items():

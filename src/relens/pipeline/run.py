@@ -1,6 +1,5 @@
 """From a graph to a report: train, rank, search, evaluate, report. Complete and unchanged stages are skipped."""
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from relens import __version__
+from relens.checksums import file_checksum
 from relens.comparison import compare, parse_spec
 from relens.data.catalog import load_dataset
 from relens.data.checks import check_splits, sampled_validation, suspicions
@@ -21,11 +21,14 @@ from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError, counted, nearest
 from relens.files import write_json
 from relens.models import MODELS
+from relens.packs.store import MANIFEST
 from relens.pipeline.plan import Plan
 from relens.pipeline.ranking import made_by, rank_models
+from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
     report_kept_on_interrupt,
     request_retraining,
+    retrain_damaged,
     tidy_models,
     train_side_by_side,
     trained_model,
@@ -33,62 +36,11 @@ from relens.pipeline.training import (
 )
 from relens.presets import Preset, default_preset, read_preset
 from relens.progress import SILENT, Progress
-from relens.records import STAGE
 from relens.runs import Run, is_name
 from relens.training.log import LogRecord
 from relens.training.presets import resolve_settings
 from relens.training.settings import FIELDS, TrainSettings
 from relens.training.trained import TrainedModel
-
-STAGES = ("train", "rank", "search", "report")
-"""The stages in order. Each depends on all earlier ones."""
-
-
-class Stage:
-    """A stage with its inputs and outputs.
-
-    Once the stage is complete, the run keeps a digest of both. If either digest changes, the stage is repeated: another
-    command may have replaced the outputs.
-    """
-
-    def __init__(self, run: Run, name: str, made_from: Any, left: Callable[[], Any]) -> None:
-        """Describe a stage of a run.
-
-        Args:
-            run: the run, which the caller holds.
-            name: one of ``STAGES``.
-            made_from: the inputs, as plain JSON values.
-            left: returns the outputs that are there now, as plain JSON values.
-        """
-        self._made_from, self._left = _digest(made_from), left
-        self._records = [run.path / "stages" / f"{later}.json" for later in STAGES[STAGES.index(name) :]]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the stage was completed from the same inputs, and its outputs are still there and undamaged."""
-        if not self._records[0].is_file():
-            return False
-        try:
-            record, left = STAGE.read(self._records[0]), _digest(self._left())
-        except InputError:
-            return False
-        return bool(record.get("made_from") == self._made_from and record.get("left") == left)
-
-    def ensure(self, work: Callable[[], None], *, repeat: bool = False) -> None:
-        """Do the work unless the stage is complete; with ``repeat`` do it in any case.
-
-        Before the work begins, this stage and all later ones are marked as incomplete.
-        """
-        if self.complete and not repeat:
-            return
-        for record in reversed(self._records):
-            record.unlink(missing_ok=True)
-        work()
-        STAGE.write(self._records[0], {"made_from": self._made_from, "left": _digest(self._left())})
-
-
-def _digest(value: Any) -> str:
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -252,6 +204,7 @@ def _train(
     """Train the models that are not trained yet, or all if the stage is repeated; return all models by name."""
     if execution.repeats("train"):
         request_retraining(run, settings)
+    retrain_damaged(run, settings, execution.progress)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
     found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
     if any(found.values()):
@@ -284,17 +237,19 @@ def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], executio
     candidates = {split: found.digest for split, found in dataset.candidates.items()}
     made_from = [made_by(trained, device), dataset.fingerprint, candidates, __version__]
 
-    def work() -> None:
+    def work() -> list[Path]:
         execution.progress.note("ranking the validation and test queries")
         rank_models(run, dataset, trained, device=device, force=True, progress=execution.progress)
+        return _files(run.path / "ranks")
 
-    Stage(run, "rank", made_from, lambda: _ranks(run)).ensure(work, repeat=execution.repeats("rank"))
+    stage = Stage(run, "rank", made_from, lambda: (made_from, _digests_of_answers(run)))
+    stage.ensure(work, repeat=execution.repeats("rank"))
 
 
 def _search(run: Run, plan: Plan, execution: Execution) -> None:
     """Fit every method on validation, evaluate all on test, and keep weights and results."""
 
-    def work() -> None:
+    def work() -> list[Path]:
         methods = counted(len(plan.methods), "method")
         execution.progress.note(f"searching weights by {methods} on validation, and evaluating all on test")
         found = compare(
@@ -304,9 +259,15 @@ def _search(run: Run, plan: Plan, execution: Execution) -> None:
         for name, weights in found.weights.items():
             run.keep_weights(_file_name(name), weights)
         write_json(run.comparison_path, found.to_json())
+        return [run.comparison_path, *(run.weights_path(_file_name(name)) for name in found.weights)]
 
-    made_from = [_ranks(run), plan.methods, plan.seed, __version__]
-    Stage(run, "search", made_from, lambda: _results(run)).ensure(work, repeat=execution.repeats("search"))
+    def described(ranks: Any) -> list[Any]:
+        return [ranks, plan.methods, plan.seed, __version__]
+
+    # The stage before this one has verified the arrays, whose checksums are in the manifests.
+    manifests = {split: file_checksum(run.ranks_path(split) / MANIFEST) for split in EVALUATED}
+    stage = Stage(run, "search", described(manifests), lambda: (described(_digests_of_answers(run)), _results(run)))
+    stage.ensure(work, repeat=execution.repeats("search"))
 
 
 def _file_name(method: str) -> str:
@@ -317,24 +278,38 @@ def _file_name(method: str) -> str:
 def _report(run: Run, execution: Execution) -> None:
     """Write the report."""
     from relens.reports import write_report
+    from relens.reports.write import CURVES
 
-    page = run.report_path / "index.html"
+    folder, curves = run.report_path, run.path / CURVES
 
-    def work() -> None:
+    def work() -> list[Path]:
         execution.progress.note("writing the report")
-        write_report(run, page.parent, progress=execution.progress)
+        write_report(run, folder, progress=execution.progress)
+        return [*_files(folder), *([curves] if curves.is_file() else [])]
 
-    made_from = [_results(run), __version__]
-    Stage(run, "report", made_from, page.is_file).ensure(work, repeat=execution.repeats("report"))
+    made_from = [file_checksum(run.comparison_path), __version__]
+    stage = Stage(run, "report", made_from, lambda: ([_results(run), __version__], (folder / "index.html").is_file()))
+    repeat = execution.repeats("report")
+    if stage.lists(curves) and not curves.is_file() and not repeat:
+        raise InputError(
+            f"{curves} is missing, and the report shows these learning curves: measure them again with `relens report "
+            f"{run.path} --curves`, or pass `force=report` for a report without them."
+        )
+    stage.ensure(work, repeat=repeat)
 
 
-def _ranks(run: Run) -> dict[str, Any]:
-    """Return the digests of the run's ranks by split."""
-    return {split: run.ranks(split).digest for split in EVALUATED if run.has_ranks(split)}
+def _files(folder: Path) -> list[Path]:
+    """Return all files in a folder and below it."""
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _digests_of_answers(run: Run) -> dict[str, Any]:
+    """Return what the records of an older relens say about the run's ranks."""
+    return {split: run.ranks(split).digest_of_answers for split in EVALUATED if run.has_ranks(split)}
 
 
 def _results(run: Run) -> list[str]:
-    """Return the digests of the comparison and of all weights, which the search wrote."""
+    """Return what the records of an older relens say about the comparison and the weights."""
     paths = [run.comparison_path, *map(run.weights_path, run.weights_names)]
     return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
 

@@ -18,8 +18,9 @@ from relens.clusters.workers import start_workers
 from relens.data.catalog import origin
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
-from relens.errors import InputError, RelensError
+from relens.errors import DamagedError, InputError, RelensError
 from relens.files import locked, remove_left_overs
+from relens.progress import Progress
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import Run
@@ -81,6 +82,24 @@ def request_retraining(run: Run, names: Iterable[str]) -> None:
             with locked(folder):
                 (folder / RETRAIN).touch()
                 remove_checkpoints(folder)
+
+
+def retrain_damaged(run: Run, names: Iterable[str], progress: Progress) -> None:
+    """Request that complete models with missing or damaged files are trained again, and note which, and why.
+
+    Nothing else can restore them, as checkpoints are removed when training ends. On the CPU, the same settings give the
+    same parameters: what was made from them stays valid.
+    """
+    for name in names:
+        folder = run.model_path(name)
+        if not _is_complete(folder):
+            continue
+        try:
+            TrainedModel.open(folder / "trained").verify()
+        except DamagedError as error:
+            progress.note(f"warning: {error}")
+            progress.note(f"{name} has no checkpoints any more: it is trained again from the first step")
+            request_retraining(run, [name])
 
 
 def train_in_run(

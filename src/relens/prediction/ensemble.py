@@ -439,8 +439,9 @@ class Ensemble:
     def _confidence(self) -> Confidence | None:
         if not self.run.has_ranks("valid"):
             return None
+        valid = self.run.ranks("valid")
         try:
-            return Confidence.from_valid(self.run.ranks("valid"), self.weights, len(self._trained.entities))
+            return Confidence.from_valid(valid, self.weights, len(self._trained.entities))
         except (RanksError, WeightsError):  # the ranks are of other models or other data
             return None
 
@@ -497,7 +498,7 @@ def _check_ranks(run: Run, weights: EnsembleWeights) -> None:
     valid = run.ranks("valid")
     if weights.models != valid.models and set(weights.models) <= set(valid.models):
         valid = valid.select_models(weights.models)
-    if weights.fitted_on != valid.digest:
+    if not valid.is_named(weights.fitted_on):
         raise WeightsError(
             f"{run.path}: the weights were fitted on other validation ranks ({weights.fitted_on}) than the run has now "
             f"({valid.digest}): {_again(run)}"

@@ -12,11 +12,13 @@ from relens.data.dataset import Dataset
 from relens.ensemble.methods import METHODS
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, RelensError
+from relens.errors import DamagedError, InputError, RelensError
 from relens.evaluation import Evaluation
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
+from relens.records import COMPARISON as COMPARED
+from relens.records import TRAINED
 from relens.runs import COMPARISON, Run
 from relens.training.log import LOG, read_log
 
@@ -106,20 +108,22 @@ def _is_searched(weights: EnsembleWeights) -> bool:
 
 
 def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:
-    """Return the comparison kept in the run; None if it is missing, unreadable, or of other ranks."""
+    """Return the comparison kept in the run; None if it is missing, of another version, or of other ranks."""
     path = run.path / COMPARISON
     if not path.is_file():
         return None
+    record = read_json(path, "comparison", COMPARED.remedy)
     try:
-        comparison = Comparison.from_json(read_json(path, "comparison"))
+        comparison = Comparison.from_json(record, str(path))
     except (InputError, KeyError, TypeError, AttributeError):
-        return None  # written by another version, or damaged: compare again
+        return None  # written by another version: compare again
     models = comparison.spread["models"]
     same_data = all(evaluation.provenance == test.provenance for evaluation in comparison.evaluations)
     if not (comparison.weights and same_data and set(models) <= set(valid.models) & set(test.models)):
         return None
-    ranks = {"valid": _of_models(valid, models).digest, "test": _of_models(test, models).digest}
-    return comparison if comparison.ranks == ranks else None
+    packs = {"valid": _of_models(valid, models), "test": _of_models(test, models)}
+    same_ranks = all(packed.is_named(str(comparison.ranks.get(split))) for split, packed in packs.items())
+    return comparison if same_ranks else None
 
 
 def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
@@ -130,8 +134,14 @@ def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
 def _training(run: Run, name: str) -> Training:
     folder = run.model_path(name)
     trained = folder / "trained" / "model.json"
-    record = read_json(trained, "trained model") if trained.is_file() else {}
-    return Training(read_log(folder / LOG), dict(record.get("settings", {})), dict(record.get("result", {})))
+    record = read_json(trained, "trained model", TRAINED.remedy) if trained.is_file() else {}
+    records, result = read_log(folder / LOG), dict(record.get("result", {}))
+    if result and (not records or records[-1]["step"] != result["step"]):
+        raise DamagedError(
+            f"{folder / LOG} does not end with step {result['step']:,}, the last one of the training. Remove the file: "
+            f"reports go on without it."
+        )
+    return Training(records, dict(record.get("settings", {})), result)
 
 
 def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
@@ -149,5 +159,7 @@ def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
 def _sources(run: Run) -> list[str]:
     """Return the names and paths to try for the data set: those that the models were trained on, then its name."""
     records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names]
-    sources = [str(read_json(path, "trained model").get("source", "")) for path in records if path.is_file()]
+    sources = [
+        str(read_json(path, "trained model", TRAINED.remedy).get("source", "")) for path in records if path.is_file()
+    ]
     return [source for source in dict.fromkeys([*sources, run.dataset]) if source]

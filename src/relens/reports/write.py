@@ -6,7 +6,6 @@ from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_j
 from relens.errors import InputError, MissingExtraError
 from relens.files import read_json, whole_folder, write_json, write_text
 from relens.progress import SILENT, Progress
-from relens.records import CURVES as CURVES_RECORD
 from relens.reports.figures import draw_comparison, draw_curves, draw_relations, draw_training, draw_weights
 from relens.reports.graph import graph_table
 from relens.reports.material import Material, gather
@@ -57,7 +56,8 @@ def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -
         return curves
     if not path.is_file():
         return []
-    return curves_from_json(read_json(path, "learning curves", CURVES_RECORD.remedy), material.valid) or []
+    remedy = f"Measure them again with `relens report {material.run.path} --curves`."
+    return curves_from_json(read_json(path, "learning curves", remedy), material.valid, str(path)) or []
 
 
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:

@@ -1,12 +1,12 @@
 """The training log: one JSON object per line, readable while training runs."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relens.files import disk_errors, write_text
+from relens.errors import DamagedError
+from relens.files import disk_errors, json_line, parse_json_line, write_text
 
 LOG = "log.jsonl"
 
@@ -57,20 +57,29 @@ class TrainingLog:
         self._path, self._listener = (None if folder is None else folder / LOG), listener
         if self._path is not None:
             kept = [line for line in read_log(self._path) if line["step"] <= step] if step else []
-            write_text(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+            write_text(self._path, "".join(map(json_line, kept)))
 
     def write(self, record: LogRecord) -> None:
         """Append a record."""
         if self._path is not None:
             with disk_errors(self._path), self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(record)) + "\n")
+                file.write(json_line(asdict(record)))
         self._listener(record)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Return the records of a log as dictionaries, without an unfinished last line of a killed run."""
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines]
+    if not path.exists():
+        return []
+    records = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            records.append(parse_json_line(line.decode()))
+        except ValueError as error:
+            raise DamagedError(
+                f"{path}, line {number} is damaged: {error}. Remove the file: training and reports go on without it."
+            ) from error
+    return records
 
 
 def training_seconds(folder: Path) -> float | None:

@@ -1,12 +1,12 @@
 """Settings of a model for a data set: from a preset, changed by ``key=value`` texts."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relens.errors import InputError, nearest
 from relens.models import MODELS, ModelEntry
 from relens.presets import read_preset, section_values
+from relens.toml import parse_toml
 from relens.training.settings import FIELDS, OPTIONAL, TrainSettings
 
 RESERVED = frozenset({"model", "options"})
@@ -63,8 +63,8 @@ def _override(text: str) -> tuple[str, Any]:
 def _value(text: str) -> Any:
     """Return a text as TOML, or as a number that TOML spells differently (``.5``), or as it is."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}", text)["value"]
+    except InputError:
         try:
             return float(text)
         except ValueError:

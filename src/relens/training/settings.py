@@ -137,6 +137,11 @@ class TrainSettings:
     seed: int = _setting(0, "Seed of everything random.", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not isinstance(self.options, Mapping):
+            raise InputError(
+                f"`model={self.model!r}`, `options={self.options!r}`: expected the name of a model, and its options by "
+                f"name"
+            )
         for name, kind in KINDS.items():
             object.__setattr__(self, name, _typed(name, getattr(self, name), kind))
         for name, setting in SETTINGS.items():
@@ -226,7 +231,7 @@ def _typed(name: str, value: Any, kind: type) -> Any:
     """Return a value as its kind: whole numbers count as real ones, lists as tuples; anything else raises an error."""
     if value is None and name in OPTIONAL:
         return None
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**63:
         return float(value)
     if kind is tuple and isinstance(value, list | tuple) and all(type(entry) is int for entry in value):
         return tuple(value)

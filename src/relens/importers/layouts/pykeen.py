@@ -32,6 +32,8 @@ Missing = Literal["refuse", "last"]
 """The treatment of entities that a model was not trained with: an error, or the last rank, shared by all of them."""
 
 _NONE = -1
+LONGEST_NUMBER = 18
+"""Most digits of an id."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def _read_ids(file: Path) -> dict[str, int]:
             f"save_to_directory(…), and train it from labelled triples."
         )
     rows = _read_table(file, ["id", "label"])
-    ids = {label: int(number) for number, label in rows if number.isdecimal()}
+    ids = {label: int(number) for number, label in rows if number.isdecimal() and len(number) <= LONGEST_NUMBER}
     if sorted(ids.values()) != list(range(len(rows))):
         raise InputError(
             f"{file} is not as PyKEEN writes it: expected the ids 0 to {len(rows) - 1}, each with its label."
@@ -209,7 +211,7 @@ def _check_held_out(file: Path, ids: PykeenIds, dataset: Dataset) -> None:
     """Raise an error for a model that was trained on triples of valid or test that train lacks."""
     if not file.is_file():
         return
-    trained = np.array(_read_table(file, ["head", "relation", "tail"]), dtype=np.int64).reshape(-1, 3)
+    trained = _read_triples(file, len(ids.entity), len(ids.relation))
     held_out = np.setdiff1d(
         _keys_of_ours(np.concatenate([dataset.valid, dataset.test]), ids), _keys_of_ours(dataset.train, ids)
     )
@@ -219,6 +221,21 @@ def _check_held_out(file: Path, ids: PykeenIds, dataset: Dataset) -> None:
             f"{file}: the model was trained on {seen:,} of the {len(held_out):,} triples that {dataset.name} holds out "
             f"for valid and test, so its ranks would be too good. Train it on the train split of {dataset.name}."
         )
+
+
+def _read_triples(file: Path, n_entities: int, n_relations: int) -> npt.NDArray[np.int64]:
+    """Return the triples of PyKEEN's ids in a file, (n, 3)."""
+    sizes = (n_entities, n_relations, n_entities)
+    rows = _read_table(file, ["head", "relation", "tail"])
+    for line, row in enumerate(rows, start=2):
+        if not all(text.isdecimal() and len(text) <= LONGEST_NUMBER for text in row):
+            raise InputError(f"{file}, row {line}: found {row}, expected three ids. Save the model again.")
+        if any(int(text) >= size for text, size in zip(row, sizes, strict=True)):
+            raise InputError(
+                f"{file}, row {line}: found {row}, expected entities below {n_entities} and relations below "
+                f"{n_relations}, as in the tables beside it. Save the model again."
+            )
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 def _keys_of_ours(triples: npt.NDArray[np.int32], ids: PykeenIds) -> npt.NDArray[np.int64]:
@@ -237,7 +254,10 @@ def _keys(triples: npt.NDArray[np.int64], ids: PykeenIds) -> npt.NDArray[np.int6
 
 def _read_table(file: Path, columns: list[str]) -> list[list[str]]:
     """Read a gzipped table written by pandas, with quoted labels where necessary."""
-    rows = list(csv.reader(io.StringIO("\n".join(read_lines(file)), newline=""), delimiter="\t"))
+    try:
+        rows = list(csv.reader(io.StringIO("\n".join(read_lines(file)), newline=""), delimiter="\t"))
+    except csv.Error as error:
+        raise InputError(f"{file} is not as PyKEEN writes it ({error}). Save the model again.") from error
     if not rows or rows[0] != columns or any(len(row) != len(columns) for row in rows):
         raise InputError(f"{file} is not as PyKEEN writes it: expected the columns {', '.join(columns)}.")
     return rows[1:]
