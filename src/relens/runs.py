@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
+FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_MAKERS = (
+    "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
+    "of yours."
+)
 LOGS = (
     ".lock",
     "models/*/.lock",
@@ -37,12 +43,6 @@ LOGS = (
     "report/figures/curves.png",
 )
 """The files that differ in equal runs: locks hold the id of a process, all others hold times."""
-FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_MAKERS = (
-    "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
-    "of yours."
-)
 
 
 @dataclass(frozen=True)
