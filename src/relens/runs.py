@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 from relens.comparison import Comparison
@@ -34,6 +34,17 @@ _MAKERS = (
     "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
     "of yours."
 )
+LOGS = (
+    ".lock",
+    "models/*/.lock",
+    "models/*/log.jsonl",
+    "weights/*.log.jsonl",
+    "curves.json",
+    "report/log.html",
+    "report/figures/curves.svg",
+    "report/figures/curves.png",
+)
+"""The files that differ in equal runs: locks hold the id of a process, all others hold times."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +306,11 @@ def _similar_run(path: Path) -> str:
         return ""
     close = get_close_matches(path.name, sorted(runs), n=1)
     return f"Did you mean {folder / close[0]}? " if close else ""
+
+
+def is_log(path: PurePath) -> bool:
+    """Say whether a file, by its path in its run, may differ in equal runs."""
+    return any(len(path.parts) == len(PurePath(log).parts) and path.match(log) for log in LOGS)
 
 
 def is_name(text: str) -> bool:
