@@ -39,7 +39,7 @@ def end_with(parent: int) -> None:
 
 
 def end_at_once_with(parent: int) -> None:
-    """Let Linux kill this process at the end of its parent, even if compiled code holds Python's lock; else as above.
+    """Let this process end with its parent, on Linux even while compiled code holds Python's lock.
 
     The main thread of the parent must have started this process.
     """
