@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from relens.checksums import file_checksum, verify_file
 from relens.data.catalog import origin
@@ -18,6 +18,7 @@ from relens.files import read_json, whole_folder, write_json
 from relens.models import MODELS
 from relens.models.base import KGEModel
 from relens.records import TRAINED
+from relens.training.checkpoint import write_tensors
 from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
@@ -96,7 +97,7 @@ def save_trained(
         "fingerprint": dataset.fingerprint,
     }
     with whole_folder(folder) as aside:
-        save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
+        write_tensors(model.state_dict(), aside / TENSORS)
         with (aside / TENSORS).open("rb") as file:
             record["digest"] = file_digest(file, "sha256").hexdigest()[:16]
         record["tensors"] = file_checksum(aside / TENSORS)
