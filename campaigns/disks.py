@@ -61,7 +61,7 @@ VERBS = {
     "data import": Verb(("data", "import", "ring", "--name", "mine", "--force"), 8, finished=False),
     "data sample-negatives": Verb(("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 8, False),
     "search": Verb(("search", "run", "--name", "again", "--jobs", "1"), 8),
-    "compare": Verb(("compare", "run", "mean", "dsc", "--jobs", "1"), 8),
+    "compare": Verb(("compare", "run", "mean", "dsc", "-o", "methods.txt", "--jobs", "1"), 8),
     "evaluate": Verb(("evaluate", "run", "--weights", "mean", "-o", "table.txt", "--jobs", "1"), 6),
     "report": Verb(("report", "run"), 10),
     "predict": Verb(("predict", "run", "--queries", "questions.tsv", "-o", "answers.jsonl"), 8),
@@ -235,7 +235,7 @@ def expected(disk: Disk, verb: Verb, template: Path) -> Result:
     disk.fill(template)
     before, (pages, files) = _sizes(disk.path), disk.used()
     _expect(relens(verb.words, disk.path))
-    written = [size for key, size in _sizes(disk.path).items() if key not in before]
+    written = [size for key, size in _sizes(disk.path).items() if key not in before] or [1]
     pages = max(sum(-(-size // PAGE) for size in written), disk.used()[0] - pages)
     return Result(everything(disk.path), pages, max(len(written), disk.used()[1] - files), max(written))
 

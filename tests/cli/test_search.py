@@ -352,7 +352,7 @@ def test_an_address_goes_with_a_cluster(run_path, options):
     fail(2, "--address goes with --backend dask or ray", "search", run_path, *options)
 
 
-SLOW = ("--input", "rank", "--regularise", "none", "--searcher", "random", "--trials", "30000", "--jobs", "1")
+SLOW = ("--input", "rank", "--regularise", "none", "--searcher", "random", "--trials", "8000", "--jobs", "1")
 """A search whose parts take a while."""
 
 

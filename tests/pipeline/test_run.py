@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from relens.ensemble.learning_curves import curves_to_json
 from relens.errors import InputError
-from relens.files import locked, read_json, write_json
+from relens.files import locked, write_json
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training

@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relens.errors import InputError
+from relens.errors import InputError, RelensError
 from relens.files import read_json, write_json
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
@@ -145,6 +146,19 @@ def test_only_the_newest_whole_checkpoint_stays(tmp_path) -> None:
     assert (found.step, found.state, found.tensors["x"].tolist()) == (10, {"a": 1}, [10.0] * 3)
     remove_checkpoints(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_full_disk_is_an_error_with_a_remedy_and_leaves_nothing(tmp_path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(
+            RelensError, match=r"^cannot write .*File too large.* free some space or choose another place"
+        ):
+            save_checkpoint(tmp_path, Checkpoint(1, {}, {}, {"weights": torch.zeros(1000)}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_checkpoint_is_none(tmp_path) -> None:

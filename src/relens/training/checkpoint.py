@@ -3,6 +3,7 @@
 import logging
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ class Checkpoint:
     tensors: dict[str, Tensor]
 
 
+def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Write tensors as safetensors. A full disk raises OSError, as with any other file."""
+    try:
+        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, file)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint below ``folder``, then remove older ones and temporary folders of killed runs.
 
@@ -50,7 +59,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     name = _name(checkpoint.step)
     if not (folder / name).exists():
         with whole_folder(folder / name) as aside:
-            save_file({key: value.contiguous() for key, value in checkpoint.tensors.items()}, aside / TENSORS)
+            write_tensors(checkpoint.tensors, aside / TENSORS)
             record = {
                 "step": checkpoint.step,
                 "identity": checkpoint.identity,

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from relens.checksums import file_checksum, verify_file
 from relens.data.catalog import origin
@@ -20,6 +20,7 @@ from relens.files import read_json, verifying, whole_folder, write_json
 from relens.models import MODELS
 from relens.models.base import KGEModel
 from relens.records import TRAINED, mapping, text
+from relens.training.checkpoint import write_tensors
 from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
@@ -140,7 +141,7 @@ def save_trained(
         "fingerprint": dataset.fingerprint,
     }
     with whole_folder(folder) as aside:
-        save_file({name: value.cpu().contiguous() for name, value in model.state_dict().items()}, aside / TENSORS)
+        write_tensors(model.state_dict(), aside / TENSORS)
         record["digest"] = _digest(aside / TENSORS)
         record["tensors"] = file_checksum(aside / TENSORS)
         TRAINED.write(aside / RECORD, {"settings": settings.as_dict(), **record})
