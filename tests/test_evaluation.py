@@ -211,7 +211,7 @@ def test_json_names_what_a_number_needs() -> None:
     ],
 )
 def test_json_of_another_kind_raises_an_error(key: str, message: str) -> None:
-    with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate`"):
+    with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate RUN`"):
         Evaluation.from_json({**toy_evaluation().to_json(), key: "odd"})
 
 
