@@ -71,14 +71,15 @@ class Comparison:
     def from_json(cls, value: dict[str, Any]) -> "Comparison":
         """Rebuild a comparison from ``to_json``'s result."""
         COMPARISON.check(value, "the comparison")
-        return cls(
-            best_single=value["best_single"],
-            evaluations=tuple(Evaluation.from_json(entry) for entry in value["evaluations"]),
-            weights={name: EnsembleWeights.from_json(entry, name) for name, entry in value["weights"].items()},
-            spread=value["spread"],
-            notes=tuple(value["notes"]),
-            ranks=value["ranks"],
-        )
+        with COMPARISON.parsing("the comparison"):
+            return cls(
+                best_single=value["best_single"],
+                evaluations=tuple(Evaluation.from_json(entry) for entry in value["evaluations"]),
+                weights={name: EnsembleWeights.from_json(entry, name) for name, entry in value["weights"].items()},
+                spread=value["spread"],
+                notes=tuple(value["notes"]),
+                ranks=value["ranks"],
+            )
 
 
 def compare(
