@@ -536,7 +536,7 @@ def test_lines_of_json_are_verified(monkeypatch):
     assert line.endswith("}\n")
     assert parse_json_line(line) == {"a": [1, 2.5], "b": {"c": "é"}}
     assert parse_json_line('{"a": 1}') == {"a": 1}  # of an older relens
-    for wrong in (line.replace("2.5", "3.5"), line[:-5], "[1]"):
+    for wrong in (line.replace("2.5", "3.5"), line.replace("checksum", "chdcksum"), line[:-5], "[1]"):
         with pytest.raises(ValueError, match=r"checksum|delimiter|Unterminated|holds list"):
             parse_json_line(wrong)
     monkeypatch.setenv(VERIFY, "0")
