@@ -16,8 +16,11 @@ import pytest
 from relens import files
 from relens.errors import InputError, RelensError
 from relens.files import (
+    VERIFY,
+    json_line,
     locked,
     open_npy,
+    parse_json_line,
     read_json,
     remove_left_overs,
     whole_file,
@@ -534,3 +537,15 @@ def test_a_folder_that_stepped_aside_does_not_displace_its_successor(tmp_path):
     remove_left_overs(tmp_path)
     assert names(tmp_path) == ["ranks"]
     assert (tmp_path / "ranks" / "x").read_text() == "new"
+
+
+def test_lines_of_json_are_verified(monkeypatch):
+    line = json_line({"a": (1, 2.5), "b": {"c": "é"}})
+    assert line.endswith("}\n")
+    assert parse_json_line(line) == {"a": [1, 2.5], "b": {"c": "é"}}
+    assert parse_json_line('{"a": 1}') == {"a": 1}  # of an older relens
+    for wrong in (line.replace("2.5", "3.5"), line.replace("checksum", "chdcksum"), line[:-5], "[1]"):
+        with pytest.raises(ValueError, match=r"checksum|delimiter|Unterminated|holds list"):
+            parse_json_line(wrong)
+    monkeypatch.setenv(VERIFY, "0")
+    assert parse_json_line(line.replace("2.5", "3.5"))["a"] == [1, 3.5]

@@ -1,10 +1,12 @@
 """Runs: directories that appear whole and say what they are."""
 
+import shutil
+
 import pytest
 
 import relens
 from relens.errors import InputError, RanksError, WeightsError
-from relens.files import read_json
+from relens.files import read_json, write_json
 from relens.packs.store import save_pack
 from relens.runs import Run
 from tests.random_packs import assert_same, scored
@@ -198,3 +200,28 @@ def test_a_run_that_is_held_receives_no_ranks_and_loses_only_left_overs(tmp_path
     assert not run.has_ranks("valid")
     with pytest.raises(RanksError, match="already has ranks of test"), Run.receive_ranks(run.path, "toy"):
         pass
+
+
+def test_weights_in_the_place_of_others_are_refused(tmp_path):
+    run, fitted = Run.create(tmp_path / "run", "toy"), relens.search(scored(), method="mean")
+    fitted.save(run.weights_path("one"))
+    shutil.copy(run.weights_path("one"), run.weights_path("two"))
+    assert run.weights("one").models == fitted.models
+    with pytest.raises(WeightsError, match=r"two.json holds the weights 'one', which were put .* `relens weights imp"):
+        run.weights("two")
+    # Those of an older relens do not say their name.
+    old = read_json(run.weights_path("two"), "weights")
+    write_json(run.weights_path("two"), {key: value for key, value in old.items() if key != "name"})
+    assert run.weights("two").models == fitted.models
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"kind": "relens run", "checksum": "0"}'])
+def test_the_record_of_a_run_is_written_again(tmp_path, content):
+    run = Run.create(tmp_path / "run", "toy")
+    (run.model_path("a") / "trained").mkdir(parents=True)
+    before = (run.path / "run.json").read_bytes()
+    (run.path / "run.json").unlink()
+    if content is not None:
+        (run.path / "run.json").write_bytes(content)
+    assert Run.open_or_create(run.path, "toy") == run
+    assert (run.path / "run.json").read_bytes() == before

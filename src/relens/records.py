@@ -115,7 +115,12 @@ def _writer(value: Mapping[str, Any]) -> str:
     return f"relens {value['relens']}, which wrote it" if "relens" in value else "the relens that wrote it"
 
 
-RUN = RecordKind("relens run", 2, "Make a run with `relens run DATASET`.")
+RUN = RecordKind(
+    "relens run",
+    2,
+    "`relens run DATASET --run RUN` writes this record again and keeps all that is whole. For a run of imported ranks, "
+    "import them again with another `--run`.",
+)
 PACK = RecordKind(
     "relens packed ranks",
     1,

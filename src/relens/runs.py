@@ -12,7 +12,7 @@ from relens.comparison import Comparison
 from relens.data.queries import SPLITS
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.errors import DamagedError, InputError, MissingExtraError, RanksError, WeightsError, nearest
 from relens.evaluation import Evaluation
 from relens.files import LOCK, is_left_over, json_text, locked, read_json, remove_left_overs, whole_folder, write_json
 from relens.packs.pack import PackedRanks
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
+RETRAIN = ".again"
+"""An empty file in the folder of a model that must be trained again; training removes it at the end."""
 FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = (
@@ -76,9 +78,17 @@ class Run:
 
     @classmethod
     def open_or_create(cls, path: Path | str, dataset: str) -> Self:
-        """Open the run at a path, or make it; a run of another data set raises an error."""
-        if not (Path(path) / RECORD).is_file():
-            return cls.create(path, dataset)
+        """Open the run at a path, or make it; a run of another data set raises an error.
+
+        If ``run.json`` is damaged, or missing beside trained models, it is written again.
+        """
+        path = Path(path)
+        try:
+            if not any((path / "models").glob("*/trained")) and not (path / RECORD).is_file():
+                return cls.create(path, dataset)
+            read_json(path / RECORD, "run")
+        except DamagedError:
+            write_json(path / RECORD, cls(path, path.resolve().name, dataset)._record())
         run = cls.open(path)
         if run.dataset != dataset:
             raise InputError(f"{path} is a run on {run.dataset!r}, not on {dataset!r}: choose another with `run=PATH`")

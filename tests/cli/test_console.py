@@ -215,7 +215,7 @@ def test_verification_can_be_switched_off(tmp_path, monkeypatch):
     refused = relens("ranks", "show", run.path)
     assert (refused.code, refused.out) == (2, "")
     assert "n_candidates.bin is damaged" in refused.err
-    assert "Pack or import these ranks again" in refused.err
+    assert "Make these ranks again: repeat the `relens run` that made them" in " ".join(refused.err.split())
     assert relens("--no-verify", "ranks", "show", run.path).code == 0
 
 

@@ -246,3 +246,21 @@ def test_an_error_of_ours_comes_back_from_ray_without_its_traceback() -> None:
     with pytest.raises(RanksError) as raised:
         _result(get)
     assert str(raised.value) == "no ranks here"
+
+
+def test_no_flipped_bit_of_a_journal_changes_a_result(packed, tmp_path) -> None:
+    swept(packed, remote=Remote(Here(), SearchJournal(tmp_path / "j")))
+    content = (tmp_path / "j").read_bytes()
+    whole = SearchJournal(tmp_path / "j")._found
+    draw = np.random.default_rng(0)
+    for bit in draw.integers(8 * len(content), size=200):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "j").write_bytes(flipped)
+        try:
+            found = SearchJournal(tmp_path / "j")._found
+        except RanksError as error:
+            assert str(tmp_path / "j") in str(error)  # noqa: PT017
+            continue
+        assert all(np.array_equal(result.weights, whole[key].weights) for key, result in found.items())
+        assert all(np.array_equal(result.trace, whole[key].trace) for key, result in found.items())

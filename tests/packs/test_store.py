@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,3 +249,47 @@ def test_a_pair_of_splits_of_one_experiment_is_accepted():
 def test_a_pair_that_does_not_belong_together_is_refused(changes, message):
     with pytest.raises(RanksError, match=message):
         check_pair(scored(), changed(scored(), **changes))
+
+
+def test_the_digest_covers_every_array_and_every_fact(tmp_path):
+    packed = scored()
+    others = {
+        name: changed(packed, **{name: np.where(np.arange(array.size).reshape(array.shape) == 0, array + 1, array)})
+        for name, array in vars(packed.arrays).items()
+    }
+    others |= {
+        "models": changed(packed, models=("a", "b", "d")),
+        "relations": changed(packed, relations=("likes", "ne")),
+        "cardinalities": changed(packed, cardinalities=("1-1", "N-N")),
+        "provenance": changed(packed, provenance=replace(packed.provenance, candidates="sampled")),
+        "gap_scales": changed(packed, gap_scales=packed.gap_scales * 2),
+        "queries": changed(packed, queries=replace(packed.queries, triple=packed.queries.triple + 1)),
+        "no gaps": packed.without_gaps(),
+    }
+    digests = {name: other.digest for name, other in others.items()}
+    assert len({packed.digest, *digests.values()}) == 1 + len(others), digests
+
+
+def test_the_digest_is_the_same_in_memory_and_on_disk(tmp_path):
+    packed = scored()
+    save_pack(packed, tmp_path / "store")
+    loaded = load_pack(tmp_path / "store")
+    assert set(loaded.checksums) == {"queries", *vars(packed.arrays)}
+    assert loaded.digest == packed.digest == loaded.select_models(packed.models).digest
+    assert loaded.digest_of_answers == packed.digest_of_answers
+
+
+def test_ranks_are_named_by_their_digest_and_by_that_of_an_older_relens():
+    packed, other = scored(), scored(1)
+    assert packed.is_named(packed.digest)
+    assert packed.is_named(packed.digest_of_answers)
+    assert not other.is_named(packed.digest)
+    assert not other.is_named(packed.digest_of_answers)
+    assert not packed.is_named("")
+
+
+def test_the_digest_of_an_older_relens_is_that_of_its_runs():
+    """The fixture was written by a relens whose digests left contested candidates out."""
+    run = Path(__file__).parents[1] / "fixtures" / "run-format-1" / "run"
+    weights = json.loads((run / "weights" / "dsc.json").read_text())
+    assert load_pack(run / "ranks" / "valid").digest_of_answers == weights["fitted_on"]

@@ -16,8 +16,9 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 import torch
 from safetensors.numpy import load_file
 
+from relens.ensemble.learning_curves import curves_to_json
 from relens.errors import InputError
-from relens.files import locked, read_json
+from relens.files import locked, read_json, write_json
 from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training
@@ -226,6 +227,76 @@ def test_what_is_damaged_is_made_again(plan, finished, tmp_path, file):
     (copy / file).write_bytes(content)
     assert go(plan, copy).evaluations == comparison.evaluations
     assert_same(path, copy)
+
+
+@pytest.fixture(scope="module")
+def reported(plan, finished, tmp_path_factory):
+    """The finished run with a report and an evaluation."""
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
+    path = shutil.copytree(finished[0], tmp_path_factory.mktemp("reported") / "ring")
+    go(plan, path, report=True)
+    return path
+
+
+def without_times(path: Path) -> dict[str, bytes]:
+    """Return the bytes of the report of a run."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.glob("report/**/*") if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("report/index.html", ["writing the report"]),
+        ("report/figures/weights.svg", ["writing the report"]),
+        ("report/relations.csv", ["writing the report"]),
+        ("stages/report.json", ["writing the report"]),
+        ("comparison.json", ["searching weights", "writing the report"]),
+        ("ranks/made_by.json", ["ranking the", "searching weights", "writing the report"]),
+        ("models/complex/trained/model.safetensors", ["training 1 model"]),
+        ("models/complex/trained/model.json", ["training 1 model"]),
+        ("models/complex/trained/labels.json", ["training 1 model"]),
+        ("run.json", []),
+    ],
+)
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+def test_every_file_of_a_run_is_made_again(plan, reported, tmp_path, file, stages, damage):
+    class Notes(Silent):
+        said: ClassVar[list[str]] = []
+
+        def note(self, message: str) -> None:
+            self.said.append(message)
+
+    copy = shutil.copytree(reported, tmp_path / "ring")
+    content = bytearray((copy / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / file).unlink()
+    if damage == "flipped":
+        (copy / file).write_bytes(content)
+    Notes.said = []
+    go(plan, copy, report=True, progress=Notes())
+    done = [note for note in Notes.said if note.startswith(("training ", "ranking ", "searching ", "writing "))]
+    assert [note[: len(stage)] for note, stage in zip(done, stages, strict=True)] == stages
+    assert_same(reported, copy)
+    assert without_times(copy).keys() == without_times(reported).keys()
+    if file.startswith("models/"):
+        [warning] = [note for note in Notes.said if note.startswith("warning: ") and str(copy / file) in note]
+        assert "complex has no checkpoints any more: it is trained again from the first step" in Notes.said, warning
+    Notes.said = []
+    go(plan, copy, report=True, progress=Notes())
+    assert not [note for note in Notes.said if note.startswith(("training ", "ranking ", "searching ", "writing "))]
+
+
+def test_learning_curves_that_are_gone_are_not_left_out_silently(plan, reported, tmp_path):
+    """Whoever measured them did so by another command."""
+    copy = shutil.copytree(reported, tmp_path / "ring")
+    run = Run.open(copy)
+    write_json(copy / "curves.json", curves_to_json([], run.ranks("valid")))
+    go(plan, copy, report=True, force=["report"])
+    (copy / "curves.json").unlink()
+    with pytest.raises(InputError, match=rf"curves.json is missing.*`relens report {copy} --curves`, or pass `force=r"):
+        go(plan, copy, report=True)
+    go(plan, copy, report=True, force=["report"])
+    go(plan, copy, report=True)
 
 
 def test_weights_that_were_changed_are_searched_again(plan, finished, tmp_path):

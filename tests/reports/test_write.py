@@ -12,7 +12,7 @@ import pytest
 from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.ensemble import learning_curves
-from relens.errors import InputError, MissingExtraError
+from relens.errors import DamagedError, InputError, MissingExtraError
 from relens.files import read_json, write_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
@@ -572,3 +572,36 @@ def test_without_the_extra_the_report_says_what_to_install(tiny_run, tmp_path, m
 
 def test_with_the_extra_there_is_nothing_to_say():
     check_extra()
+
+
+def test_a_damaged_comparison_is_no_reason_to_compare_something_else(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    text = run.comparison_path.read_text()
+    run.comparison_path.write_text(text.replace('"seed": 0', '"seed": 1', 1))
+    with pytest.raises(DamagedError, match=r"comparison.json is damaged.* Repeat the `relens run` that made it, or"):
+        write_report(run, tmp_path / "out")
+    run.comparison_path.unlink()
+    assert write_report(run, tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "curves.json"])
+def test_damaged_logs_and_curves_are_named(tmp_path, name):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    folder = run.model_path(simulated.SIMULATION.models[0])
+    folder.mkdir(parents=True)
+    file, remedy = {
+        "log.jsonl": (folder / "log.jsonl", "Remove the file"),
+        "curves.json": (run.path / "curves.json", f"`relens report {run.path} --curves`"),
+    }[name]
+    file.write_text('{"step": 1, "checksum": "beef"}\n')
+    with pytest.raises(DamagedError, match=rf"{re.escape(str(file))}.*{re.escape(remedy)}"):
+        write_report(run, tmp_path / "out")
+
+
+def test_a_log_that_was_cut_is_noticed(tmp_path):
+    run = quick_run(tmp_path / "run", simulated.packed("valid"), simulated.packed("test"))
+    folder = run.model_path(simulated.SIMULATION.models[0])
+    write_json(folder / "trained" / "model.json", {"result": {"step": 20}, "settings": {}})
+    (folder / "log.jsonl").write_text('{"step": 10}\n')
+    with pytest.raises(DamagedError, match=r"log.jsonl does not end with step 20, the last one of the training"):
+        write_report(run, tmp_path / "out")

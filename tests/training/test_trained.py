@@ -1,11 +1,12 @@
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
 import torch
 
 from relens.data.dataset import Dataset, Vocabulary
-from relens.errors import InputError
+from relens.errors import DamagedError, InputError
 from relens.models import MODELS
 from relens.training.loop import TrainingResult, new_model
 from relens.training.trained import RECORD, TENSORS, TrainedModel, save_trained
@@ -66,8 +67,13 @@ def test_damaged_models_are_refused_by_name(tmp_path) -> None:
     (tmp_path / "m" / TENSORS).write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"model.safetensors is damaged: its checksum is .* Train the model again"):
         stored.load(GRAPH)
+    older = replace(stored, checksum="")
+    with pytest.raises(
+        DamagedError, match=rf"model.safetensors is damaged: it does not have the digest {stored.digest}"
+    ):
+        older.load(GRAPH)
     with pytest.raises(InputError, match=r"model.safetensors cannot be read"):
-        replace(stored, checksum="").load(GRAPH)  # a model of an older relens
+        replace(older, digest=sha256(b"nothing").hexdigest()[:16]).load(GRAPH)
     (tmp_path / "m" / RECORD).write_text("{}")
     with pytest.raises(InputError, match="is not a 'relens trained model' record"):
         TrainedModel.open(tmp_path / "m")

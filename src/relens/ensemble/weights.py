@@ -179,13 +179,20 @@ class EnsembleWeights:
         )
 
     def save(self, path: Path) -> None:
-        """Write a JSON file, whole or not at all."""
-        write_json(path, self.to_json())
+        """Write a JSON file that says its name, whole or not at all."""
+        write_json(path, {**self.to_json(), "name": path.stem})
 
     @classmethod
     def load(cls, path: Path) -> "EnsembleWeights":
-        """Read the JSON file that ``save`` wrote."""
-        return cls.from_json(read_json(path, "weights", WEIGHTS.remedy), str(path))
+        """Read the JSON file that ``save`` wrote; a file that was put in the place of another one raises an error."""
+        value = read_json(path, "weights", WEIGHTS.remedy)
+        found = value.get("name", path.stem)  # weights of an older relens do not say their name
+        if found != path.stem:
+            raise WeightsError(
+                f"{path} holds the weights {found!r}, which were put in the place of others. {WEIGHTS.remedy} To give "
+                f"weights another name, use `relens weights import RUN FILE --name NAME`."
+            )
+        return cls.from_json(value, str(path))
 
 
 def _vector(by_model: dict[str, Any], models: tuple[str, ...], where: str) -> Weights:

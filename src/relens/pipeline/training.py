@@ -23,16 +23,13 @@ from relens.files import locked, remove_left_overs
 from relens.progress import Progress
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
-from relens.runs import Run
+from relens.runs import RETRAIN, Run
 from relens.training.checkpoint import newest_step, remove_checkpoints
 from relens.training.interruption import Interruption
 from relens.training.log import LogRecord
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise, warn_of_long_training
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel, save_trained
-
-RETRAIN = ".again"
-"""An empty file in the folder of a model that must be trained again; training removes it at the end."""
 
 
 def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset) -> TrainedModel | None:

@@ -19,7 +19,7 @@ from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
 from relens.records import COMPARISON as COMPARED
 from relens.records import TRAINED
-from relens.runs import COMPARISON, Run
+from relens.runs import COMPARISON, RETRAIN, Run
 from relens.training.log import LOG, read_log
 
 
@@ -136,7 +136,8 @@ def _training(run: Run, name: str) -> Training:
     trained = folder / "trained" / "model.json"
     record = read_json(trained, "trained model", TRAINED.remedy) if trained.is_file() else {}
     records, result = read_log(folder / LOG), dict(record.get("result", {}))
-    if result and (not records or records[-1]["step"] != result["step"]):
+    complete = result and not (folder / RETRAIN).exists()
+    if complete and (not records or records[-1]["step"] != result["step"]):
         raise DamagedError(
             f"{folder / LOG} does not end with step {result['step']:,}, the last one of the training. Remove the file: "
             f"reports go on without it."
