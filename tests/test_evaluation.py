@@ -211,7 +211,7 @@ def test_json_names_what_a_number_needs() -> None:
     ],
 )
 def test_json_of_another_kind_raises_an_error(key: str, message: str) -> None:
-    with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate`"):
+    with pytest.raises(InputError, match=f"{message}.* [Ee]valuate again with `relens evaluate RUN`"):
         Evaluation.from_json({**toy_evaluation().to_json(), key: "odd"})
 
 
@@ -223,6 +223,16 @@ def test_json_of_another_kind_raises_an_error(key: str, message: str) -> None:
         {"overall": {"queries": 4, "mrr": "high"}},
         {"by_group": None},
         {"interval": [1, 2, 3]},
+        {"interval": [1, None]},
+        {"name": None},
+        {"resamples": "many"},
+        {"seed": 10**30},
+        {"settings": []},
+        {"paired": {}},
+        {"paired": {"reference": "a", "difference": "x", "interval": [0, 1], "p_value": 0.5, "exact": True}},
+        {"overall": {"queries": 4, "mrr": float("nan")}},
+        {"by_group": {"likes": {"queries": 1.5, "mrr": 1}}},
+        {"provenance": {"dataset": 1}},
     ],
 )
 def test_damaged_json_raises_an_error(damage: dict[str, Any]) -> None:

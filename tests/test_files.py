@@ -367,6 +367,58 @@ def test_other_npy_files_are_refused_with_a_remedy(tmp_path, kind):
         open_npy(path)
 
 
+def headed(header: str, data: bytes = b"", length: int | None = None) -> bytes:
+    """Return an .npy file of version 2 with this header, of the length that it says or of another."""
+    size = len(header) if length is None else length
+    return b"\x93NUMPY\x02\x00" + size.to_bytes(4, "little") + header.encode() + data
+
+
+def form(shape: str, descr: str = "'<f8'", order: str = "False") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (headed("{"), "its header does not say what it holds"),
+        (headed(""), "its header does not say what it holds"),
+        (headed("[" * 9000), "its header does not say what it holds"),
+        (headed("{'descr': '<f8'}"), "its header does not say what it holds"),
+        (headed(form("(True,)"), bytes(8)), "its header does not say what it holds"),
+        (headed(form("2"), bytes(16)), "its header does not say what it holds"),
+        (headed(form("(2,)", order="1"), bytes(16)), "its header does not say what it holds"),
+        (headed("{", length=2**32 - 1), "its header has 4,294,967,307 bytes, the file 13"),
+        (headed(form("(-1,)"), bytes(8)), r"its 76 bytes cannot hold the shape \(-1,\) of float64"),
+        (headed(form("(3,)"), bytes(23)), r"cannot hold the shape \(3,\) of float64"),
+        (headed(form("(4294967296, 4294967296)"), bytes(8)), r"cannot hold the shape \(4294967296, 4294967296\)"),
+        (headed(form("(0, 1000000000000)"), bytes(8)), "cannot hold the shape"),
+        (headed(form("(" + "1," * 33 + ")"), bytes(8)), "cannot hold the shape"),
+        (headed(form("(9,)", "'<V0'")), "it holds '<V0', expected numbers"),
+        (headed(form("(1,)", "'<U4'"), bytes(16)), "it holds '<U4', expected numbers"),
+        (headed(form("(1,)", "[('a', '<i4')]"), bytes(4)), r"it holds \"\[\('a', '<i4'\)\]\", expected numbers"),
+        (headed(form("(1,)", "('<f8', (10**9,))"), bytes(8)), "its header does not say what it holds"),
+        (b"\x93NUMPY\x07\x00" + bytes(100), "it has no .npy header"),
+    ],
+)
+def test_headers_that_no_array_of_numbers_has_are_refused(tmp_path, content, message):
+    """Such headers once ended in tracebacks, or asked for any amount of memory."""
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.npy cannot be read as a plain \.npy array \(.*{message}"):
+        open_npy(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("dtype", ["<f4", ">u2", "|b1", "<i8", "<f2"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_form_of_numbers_is_read(tmp_path, version, dtype, order):
+    array = np.asarray(np.arange(12).reshape(3, 4), dtype=dtype, order=order)
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array(file, array, version=version, allow_pickle=False)
+    found = open_npy(tmp_path / "a.npy")
+    assert (found.dtype, found.flags.f_contiguous) == (array.dtype, order == "F")
+    assert found.tolist() == array.tolist()
+
+
 def test_a_pickle_is_never_run(tmp_path):
     class Evil:
         def __reduce__(self) -> tuple:

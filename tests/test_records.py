@@ -6,7 +6,7 @@ import pytest
 
 import relens
 from relens.errors import InputError, WeightsError
-from relens.records import WEIGHTS, Provenance, RecordKind
+from relens.records import WEIGHTS, Provenance, RecordKind, mapping, number, text, texts, whole
 
 LETTER = RecordKind("relens letter", 3, "Write it again.", WeightsError)
 
@@ -55,3 +55,26 @@ def test_provenance_survives_json():
     provenance = Provenance("toy", "abc", "valid", ("train", "valid"), "sampled")
     value = json.loads(json.dumps(provenance.to_json()))
     assert Provenance.from_json({**value, "more": 1}) == provenance
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (text, ["", "né"], [None, 1, b"x", ["x"]]),
+        (whole, [0, 2**63 - 1], [-1, 2**63, 1.0, True, None, "1"]),
+        (number, [0, -1.5, 2**70], [float("nan"), float("inf"), True, None, "1"]),
+        (mapping, [{}, {"a": 1}], [[], None, "x"]),
+    ],
+)
+def test_parts_of_records_have_their_types(check, good, bad):
+    assert [check(value) for value in good] == good
+    for value in bad:
+        with pytest.raises((TypeError, ValueError), match=r"^found .*, expected an? "):
+            check(value)
+
+
+def test_lists_of_texts_are_lists():
+    assert texts(["a", "b"]) == ("a", "b")
+    for value in ("ab", {"a": 1}, ["a", 1], None):
+        with pytest.raises(TypeError, match="expected a"):
+            texts(value)

@@ -14,12 +14,20 @@ from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.settings import SearchSettings, setting_options
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, MissingExtraError, nearest
-from relens.evaluation import Evaluation, NamedRanks, evaluate, evaluate_ranks, model_ranks, relation_spread
+from relens.evaluation import (
+    Evaluation,
+    NamedRanks,
+    evaluate,
+    evaluate_ranks,
+    model_ranks,
+    relation_spread,
+    spread_from_json,
+)
 from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.packs.store import check_pair
 from relens.progress import SILENT, Progress
-from relens.records import COMPARISON
+from relens.records import COMPARISON, text, texts
 
 DEFAULT_SPECS = (
     "mean",
@@ -68,17 +76,20 @@ class Comparison:
         return COMPARISON.stamp(values)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Comparison":
-        """Rebuild a comparison from ``to_json``'s result."""
-        COMPARISON.check(value, "the comparison")
-        with COMPARISON.parsing("the comparison"):
+    def from_json(cls, value: dict[str, Any], where: str = "the comparison") -> "Comparison":
+        """Rebuild a comparison from ``to_json``'s result; ``where`` names it in errors."""
+        COMPARISON.check(value, where)
+        with COMPARISON.parsing(where):
+            evaluations, weights = value["evaluations"], value["weights"].items()
+            if not evaluations:
+                raise ValueError("it has no evaluations")
             return cls(
-                best_single=value["best_single"],
-                evaluations=tuple(Evaluation.from_json(entry) for entry in value["evaluations"]),
-                weights={name: EnsembleWeights.from_json(entry, name) for name, entry in value["weights"].items()},
-                spread=value["spread"],
-                notes=tuple(value["notes"]),
-                ranks=value["ranks"],
+                best_single=text(value["best_single"]),
+                evaluations=tuple(Evaluation.from_json(entry, where) for entry in evaluations),
+                weights={name: EnsembleWeights.from_json(entry, f"{where}, {name}") for name, entry in weights},
+                spread=spread_from_json(value["spread"]),
+                notes=texts(value["notes"]),
+                ranks={split: text(digest) for split, digest in value["ranks"].items()},
             )
 
 

@@ -16,7 +16,7 @@ from relens.errors import InputError, RanksError
 from relens.metrics import METRICS
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
-from relens.records import EVALUATION, TIE_RULE, Provenance
+from relens.records import EVALUATION, TIE_RULE, Provenance, mapping, number, text, texts, whole
 from relens.significance import Interval, PairedTest, bootstrap_interval, paired_test
 
 PARTS = ("direction", "relation", "group", "cardinality")
@@ -47,10 +47,10 @@ class Metrics(Mapping[str, float]):
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild metrics from the result of ``to_json``. Every evaluation has the MRR."""
-        values = {name: number for name, number in value.items() if name != "queries"}
-        if not all(isinstance(number, int | float) for number in (values["mrr"], *values.values())):
-            raise ValueError(f"found metrics {values}, expected numbers")
-        return cls(value["queries"], values)
+        values = {name: number(entry) for name, entry in value.items() if name != "queries"}
+        if "mrr" not in values:
+            raise KeyError("mrr")
+        return cls(whole(value["queries"]), values)
 
     def __getitem__(self, name: str) -> float:
         return self._by_name[name]
@@ -159,14 +159,14 @@ class Evaluation:
         return EVALUATION.stamp(values)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild an evaluation, without the ranks, from the result of ``to_json``."""
-        EVALUATION.check(value, "the evaluation")
+    def from_json(cls, value: Mapping[str, Any], where: str = "the evaluation") -> Self:
+        """Rebuild an evaluation, without the ranks, from the result of ``to_json``; ``where`` names it in errors."""
+        EVALUATION.check(value, where)
         if value.get("tie_rule") != TIE_RULE:
             raise InputError(
-                f"the evaluation has the tie rule {value.get('tie_rule')!r}, expected {TIE_RULE!r}. {EVALUATION.remedy}"
+                f"{where} has the tie rule {value.get('tie_rule')!r}, expected {TIE_RULE!r}. {EVALUATION.remedy}"
             )
-        with EVALUATION.parsing("the evaluation"):
+        with EVALUATION.parsing(where):
             return cls._from_json(value)
 
     @classmethod
@@ -174,21 +174,33 @@ class Evaluation:
         def by(part: str) -> dict[str, Metrics]:
             return {label: Metrics.from_json(metrics) for label, metrics in value[f"by_{part}"].items()}
 
-        paired = value["paired"]
+        def interval(ends: Any) -> Interval:
+            return Interval(*map(number, ends))
+
+        paired = None
+        if value["paired"] is not None:
+            given = mapping(value["paired"])
+            paired = PairedTest(
+                reference=text(given["reference"]),
+                difference=number(given["difference"]),
+                interval=interval(given["interval"]),
+                p_value=number(given["p_value"]),
+                exact=bool(given["exact"]),
+            )
         return cls(
-            name=value["name"],
+            name=text(value["name"]),
             provenance=Provenance.from_json(value["provenance"]),
-            grouping=value["grouping"],
-            seed=value["seed"],
-            resamples=value["resamples"],
-            settings=value["settings"],
+            grouping=text(value["grouping"]),
+            seed=whole(value["seed"]),
+            resamples=whole(value["resamples"]),
+            settings=mapping(value["settings"]),
             overall=Metrics.from_json(value["overall"]),
             by_direction=by("direction"),
             by_relation=by("relation"),
             by_group=by("group"),
             by_cardinality=by("cardinality"),
-            interval=Interval(*value["interval"]),
-            paired=None if paired is None else PairedTest(**{**paired, "interval": Interval(*paired["interval"])}),
+            interval=interval(value["interval"]),
+            paired=paired,
         )
 
 
@@ -303,6 +315,19 @@ def relation_spread(answer_ranks_by_model: Mapping[str, AnswerRanks], packed: Pa
             for i, relation_id in enumerate(asked)
         },
     }
+
+
+def spread_from_json(value: Any) -> dict[str, Any]:
+    """Return the result of ``relation_spread`` that was kept in a record, if it is one."""
+    models = texts(value["models"])
+    for mean in ("std_by_queries", "std_by_relations"):
+        number(value[mean])
+    for entry in mapping(value["relations"]).values():
+        whole(entry["queries"])
+        number(entry["std"])
+        for name in (text(entry["best"]), text(entry["worst"]), *models):
+            number(entry["mrr"][name])
+    return mapping(value)
 
 
 def _by_part(answer_ranks: AnswerRanks, part: npt.NDArray[Any], labels: Sequence[str]) -> dict[str, Metrics]:

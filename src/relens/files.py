@@ -1,5 +1,6 @@
 """Write files and folders atomically, lock folders, and read JSON and arrays without pickles."""
 
+import ast
 import errno
 import glob
 import json
@@ -13,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, Literal, NamedTuple, NoReturn, TextIO
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.format import MAGIC_PREFIX
+from numpy.lib.format import MAGIC_LEN, MAGIC_PREFIX
 
 from relens.errors import DamagedError, InputError, RelensError
 
@@ -35,6 +36,11 @@ _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 """Error numbers of file systems without locks."""
+_LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
+"""Bytes of the length of the header, by the version of an ``.npy`` file."""
+_LONGEST_HEADER, _MOST_AXES = 10_000, 32
+_NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|16)|c(8|16|32))")
+"""The types of numbers, as headers of ``.npy`` files name them."""
 
 
 @contextmanager
@@ -282,18 +288,65 @@ def open_npy(path: Path) -> npt.NDArray[Any]:
     """Memory-map a ``.npy`` file read-only; a pickled, truncated or missing file raises an error that names it."""
     try:
         with path.open("rb") as file:
-            if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                raise ValueError("it has no .npy header")
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+            size = os.fstat(file.fileno()).st_size
+            header = file.read(_LONGEST_HEADER)
+        form = parse_npy(header, size)
+        return np.memmap(path, form.dtype, "r", form.offset, form.shape, form.order)
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist") from error
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, OSError) as error:
         message = (
             f"{path} cannot be read as a plain .npy array ({error}). "
             f"Expected an array of numbers written by numpy.save; pickled or truncated files cannot be read. "
             f"Write it again with numpy.save(path, array)."
         )
         raise InputError(message) from error
+
+
+class NpyForm(NamedTuple):
+    """What the header of an ``.npy`` file says, and the first byte after it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    offset: int
+
+
+def parse_npy(content: bytes, size: int) -> NpyForm:
+    """Read the header of an ``.npy`` file from its first bytes; ``size`` is that of the file.
+
+    Raises:
+        ValueError: if it is no array of numbers that fits into the file.
+    """
+    width = _LENGTH_BYTES.get(content[len(MAGIC_PREFIX) : MAGIC_LEN])
+    if not content.startswith(MAGIC_PREFIX) or width is None:
+        raise ValueError("it has no .npy header")
+    begin = MAGIC_LEN + width
+    offset = begin + int.from_bytes(content[MAGIC_LEN:begin], "little")
+    if offset > min(size, _LONGEST_HEADER):
+        raise ValueError(f"its header has {offset:,} bytes, the file {size:,}")
+    found = _literal(content[begin:offset].decode("latin1"))
+    if not isinstance(found, dict) or found.keys() != {"descr", "fortran_order", "shape"}:
+        raise ValueError("its header does not say what it holds")
+    descr, columns_first, shape = found["descr"], found["fortran_order"], found["shape"]
+    if not isinstance(descr, str) or not _NUMBERS.fullmatch(descr):
+        raise ValueError(f"it holds {str(descr)[:80]!r}, expected numbers")
+    if type(columns_first) is not bool or type(shape) is not tuple or not all(type(n) is int for n in shape):
+        raise ValueError("its header does not say what it holds")
+    dtype = np.dtype(descr)
+    # Every length counts, even beside one of 0: numpy takes the others for real.
+    fits = len(shape) <= _MOST_AXES and all(0 <= n <= size for n in shape)
+    if not fits or offset + math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"its {size:,} bytes cannot hold the shape {str(shape)[:80]} of {dtype}")
+    return NpyForm(dtype, shape, "F" if columns_first else "C", offset)
+
+
+def _literal(text: str) -> Any:
+    """Return the value of a Python literal, or None: its brackets and signs may be too deep for the parser."""
+    try:
+        return ast.literal_eval(text.strip())
+    except Exception:
+        return None
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -4,6 +4,7 @@ A format number rises when old files can no longer be read as they are. ``relens
 each step, and ``relens upgrade RUN`` applies them.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -16,6 +17,41 @@ from relens.files import read_json, write_json
 
 TIE_RULE = "mean"
 """The tie rule of all stored ranks: a tied block shares its mean rank."""
+
+
+def text(value: Any) -> str:
+    """Return a value of a record that must be a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"found {value!r}, expected a text")
+    return value
+
+
+def texts(values: Any) -> tuple[str, ...]:
+    """Return a value of a record that must be a list of texts."""
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"found {values!r}, expected a list of texts")
+    return tuple(map(text, values))
+
+
+def whole(value: Any, least: int = 0) -> int:
+    """Return a value of a record that must be a whole number of 64 bits, ``least`` or more."""
+    if type(value) is not int or not least <= value < 2**63:
+        raise ValueError(f"found {value!r}, expected a whole number of at least {least}")
+    return value
+
+
+def number(value: Any) -> float:
+    """Return a value of a record that must be a finite number."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"found {value!r}, expected a finite number")
+    return value  # type: ignore[no-any-return]
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value of a record that must be an object."""
+    if not isinstance(value, dict):
+        raise TypeError(f"found {value!r}, expected an object")
+    return value
 
 
 @dataclass(frozen=True)
@@ -44,7 +80,8 @@ class Provenance:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild from the result of ``to_json``; other keys are ignored."""
         found = {field.name: value[field.name] for field in fields(cls)}
-        return cls(**{**found, "filter_splits": tuple(found["filter_splits"])})
+        filtered = texts(found.pop("filter_splits"))
+        return cls(**{name: text(entry) for name, entry in found.items()}, filter_splits=filtered)
 
 
 @dataclass(frozen=True)
@@ -107,7 +144,7 @@ class RecordKind:
             yield
         except InputError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             raise self.error(f"{where} is damaged ({error!r}). {self.remedy}") from error
 
 

@@ -228,7 +228,7 @@ class Run:
                 f"{self.path} has no evaluation of {name!r} on {split}: make it with "
                 f"`relens evaluate {self.path} --weights {name} --split {split}`, or with --model for one model"
             )
-        return Evaluation.from_json(read_json(path, "evaluation", EVALUATION.remedy))
+        return Evaluation.from_json(read_json(path, "evaluation", EVALUATION.remedy), str(path))
 
     def evaluation_path(self, name: str, split: str) -> Path:
         """Return the file of the evaluation of some weights, or of one model, on a split."""
@@ -241,7 +241,8 @@ class Run:
             raise InputError(
                 f"{self.path} has no comparison yet: make it with `relens report {self.path}`, or with `relens run`"
             )
-        return Comparison.from_json(read_json(self.comparison_path, "comparison", COMPARED.remedy))
+        record = read_json(self.comparison_path, "comparison", COMPARED.remedy)
+        return Comparison.from_json(record, str(self.comparison_path))
 
     @property
     def comparison_path(self) -> Path:

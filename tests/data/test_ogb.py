@@ -334,9 +334,7 @@ def test_a_copy_that_asks_for_the_world_is_refused(tmp_path):
     record = json.loads((folder / "relens" / "manifest.json").read_text())
     del record["checksum"]
     (folder / "relens" / "manifest.json").write_text(json.dumps({**record, "node_counts": {"": 10**9}}))
-    with pytest.raises(
-        DatasetError, match=r"manifest\.json has more nodes than the arrays beside it name\. Remove"
-    ):
+    with pytest.raises(DatasetError, match=r"manifest\.json has more nodes than the arrays beside it name\. Remove"):
         read_ogb(folder)
     (folder / "relens" / "manifest.json").write_text(json.dumps({**record, "node_counts": {"": "x"}}))
     assert len(read_ogb(folder).entities) == 30, "it is made again"

@@ -4,6 +4,7 @@ import pytest
 from relens.ensemble import learning_curves
 from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json, measure_curves, merged, replay
 from relens.ensemble.search import search
+from relens.errors import InputError
 from tests import simulated
 from tests.random_packs import changed
 
@@ -83,3 +84,15 @@ def test_curves_are_kept_for_the_ranks_they_were_measured_on():
     swapped = renamed.select_models(valid.models)  # other ranks of the same models, queries and contested candidates
     assert curves_from_json(value, swapped) is None
     assert curves_from_json({**value, "format": 0}, valid) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"seconds": []}, {"seconds": [0.0]}, {"mrr": [0.2, None]}, {"method": 1}, {"trials": -1}, {"workers": "x"}],
+)
+def test_damaged_curves_are_refused(damage):
+    valid = simulated.packed("valid")
+    value = curves_to_json([Curve("dsc", "tpe", 50, 5, True, [0.0, 1.5], [0.2, 0.3])], valid)
+    value["curves"][0] |= damage
+    with pytest.raises(InputError, match=r"curves\.json is damaged"):
+        curves_from_json(value, valid, "curves.json")

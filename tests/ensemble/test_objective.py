@@ -224,3 +224,10 @@ def test_reciprocal_sums_are_those_of_the_oracle(data, name):
     found = reciprocal_sums(case.packed, queries, INPUTS[name], [np.array(weights) for weights in candidates])
     expected = [float(oracles.reciprocal_sum(case, queries, weights, name)) for weights in candidates]
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_weights_of_zero_read_nothing_beyond_the_ranks():
+    packed = random_case(3, n_queries=6).packed
+    found = answer_ranks(packed, np.zeros(packed.n_models, dtype=np.int64))
+    assert found.ahead.tolist() == packed.always_ahead.tolist()
+    assert found.tied.tolist() == np.diff(packed.offsets).tolist()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.pairs import Pairs
+from relens.errors import RanksError
 from relens.packs.thinning import FINE, WIDE, ContestedView, ContestedViews
 from tests import strategies
 from tests.ensemble import oracles
@@ -156,3 +157,9 @@ def test_views_are_made_once_and_get_finer():
     assert WIDE.keep < views.wide.n_pairs(np.array([1])) <= sum(WIDE)
     assert FINE.keep < views.fine.n_pairs(np.array([1])) <= sum(FINE)
     assert views.wide.multiplicity.sum() == views.fine.multiplicity.sum() == packed.n_contested
+
+
+@pytest.mark.parametrize(("keep", "sample"), [(0, 2), (2, 0), (-1, 2)])
+def test_thinning_keeps_and_samples_at_least_one(keep, sample):
+    with pytest.raises(RanksError, match=f"`keep={keep}`, `sample={sample}`: expected at least 1 of each"):
+        ContestedView.thinned(random_case(0, n_queries=4).packed, keep=keep, sample=sample)

@@ -280,6 +280,18 @@ GROUP = ("groups", "likes [tail]", "weights")
         (put("models", to=7), "file is damaged (TypeError"),
         (drop("relations", 0, "head"), "file is damaged (KeyError('head'))"),
         (put("dataset", to="toy"), "file is damaged (TypeError"),
+        (put("models", to=["m0", "m1", None]), "file is damaged (TypeError('found None, expected a text'))"),
+        (put("relations", 0, "relation", to=3), "file is damaged (TypeError('found 3, expected a text'))"),
+        (put("relations", 0, "tail", to=["x"]), "file is damaged (TypeError"),
+        (put("grouping", to=None), "file is damaged (TypeError"),
+        (put("dataset", "name", to=1.5), "file is damaged (TypeError"),
+        (put("notes", to="note"), "file is damaged (TypeError"),
+        (put("groups", "likes [tail]", "queries", to=10**30), "file is damaged (ValueError"),
+        (put("groups", "likes [tail]", "queries", to=-1), "file is damaged (ValueError"),
+        (put(*GROUP, "m1", to=10**30), "expected whole numbers from 0 to 1048576"),
+        (put("gap_scales", to=[1.0, float("nan"), 1.0]), "file is damaged (ValueError"),
+        (put("gap_scales", to=[10**400] * 3), "file is damaged"),
+        (put("trace", to=[[10**400, 0, 0]]), "file is damaged (OverflowError"),
     ],
 )  # fmt: skip
 def test_damaged_weights_are_refused_with_the_place(weights, change, message):
@@ -312,3 +324,29 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(weights, tmp_path):
         replace(weights, trace=np.array([[0.0, 1.0, np.nan]])).save(path)
     assert path.read_text() == before
     assert [file.name for file in tmp_path.iterdir()] == ["w.json"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": np.zeros((6, 3), dtype=np.int64)}, "with a positive one in each vector"),
+        ({"fallback": np.array([1, -1, 1])}, "weights must be whole numbers from 0 to 1048576"),
+        ({"fallback": np.array([2**21, 1, 1])}, "weights must be whole numbers from 0 to 1048576"),
+        (
+            {"table": np.ones((5, 3), dtype=np.int64)},
+            r"table of weights has the shape \(5, 3\) of int64, expected \(6, 3\)",
+        ),
+        ({"table": np.ones((6, 3))}, r"table of weights has the shape \(6, 3\) of float64"),
+        ({"own": np.array([True])}, r"the own of weights has the shape \(1,\)"),
+        ({"relations": ("likes",)}, "other groups than its 6, or other relations"),
+    ],
+)
+def test_weights_that_kernels_cannot_use_are_refused(weights, changes, message):
+    with pytest.raises(WeightsError, match=message):
+        replace(weights, **changes)
+
+
+def test_groups_beyond_the_table_are_refused(weights):
+    beyond = replace(weights.grouping, table=weights.grouping.table + 1)
+    with pytest.raises(WeightsError, match="other groups than its 6"):
+        replace(weights, grouping=beyond)

@@ -364,3 +364,13 @@ def test_inverse_labels_that_exist_already_are_refused(tmp_path):
     (tmp_path / "dataset" / "biokg" / "relations.txt").write_text("a\na^-1\nb\n")
     with pytest.raises(DatasetError, match="occurs twice in a vocabulary"):
         read_authors(tmp_path, form="ogb")
+
+
+@pytest.mark.parametrize(("column", "kind", "most"), [(0, "entity", "16,777,216"), (1, "relation", "65,536")])
+def test_sampled_ids_that_rows_cannot_hold_are_refused(tmp_path, column, kind, most):
+    """An id of ten digits in a file of 160 bytes once took nine gigabytes."""
+    triples = {split: np.array([[0, 0, 1], [2, 1, 3]]) for split in ("valid", "test")}
+    triples["valid"][0, column] = 2**31 - 2
+    write_ogb(tmp_path, 1, triples=triples)
+    with pytest.raises(RanksError, match=f"found the {kind} id 2,147,483,646 in . rows, expected ids below {most}"):
+        read_authors(tmp_path, form="ogb")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relens.errors import DatasetError, RanksError
-from relens.importers.arrays import ArrayOptions, read_arrays
+from relens.importers.arrays import ArrayOptions, read_arrays, read_query_file, relation_vocabulary
 from relens.importers.dense import pack_dense
 from relens.importers.layouts.scores import read_scores
 from relens.packs.pack import PackedRanks
@@ -248,3 +248,26 @@ def test_arrays_of_ranks_have_no_gaps_and_take_the_relations_of_the_other_split(
     other = changed(valid, relations=("likes",))
     with pytest.raises(RanksError, match="line 3: unknown relation 'owns'"):
         read_arrays("ranks", test_files, tmp_path / "test_queries.tsv", "test", other=other)
+
+
+@pytest.mark.parametrize("relation", ["2147483646", "65536", "9" * 5000])
+def test_relation_ids_that_rows_cannot_hold_are_refused(tmp_path, relation):
+    """A relation id of ten digits once took gigabytes, and one of 5,000 digits ended in a traceback."""
+    write_scores(tmp_path, "abcdef", np.float32)
+    for split, triples in (("valid", VALID), ("test", TEST)):
+        rows = ["\t".join(("0", relation, direction, "1")) for _, _, direction, _ in asked(triples)]
+        (tmp_path / f"{split}_queries.tsv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(RanksError, match=r"found the relation id [\d,]+ in 1 rows, expected ids below 65,536\. Number"):
+        read_scores(tmp_path)
+
+
+def test_relation_ids_without_gaps_and_given_numbers_are_read(tmp_path):
+    relations = relation_vocabulary(tmp_path, {str(number) for number in range(70_000)})
+    assert len(relations) == 70_000
+    assert len(relation_vocabulary(tmp_path, {"100000"}, 100_001)) == 100_001
+
+
+def test_negative_relations_are_refused_with_their_row(tmp_path):
+    np.save(tmp_path / "q.npy", np.array([[0, 0, 0, 1], [0, -3, 0, 1]]))
+    with pytest.raises(RanksError, match=r"q\.npy, row 1: found relation -3, expected 0 or more"):
+        read_query_file(tmp_path / "q.npy").relation_labels()

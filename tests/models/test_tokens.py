@@ -118,8 +118,8 @@ def test_features_stand_in_for_the_table_of_entities(features):
         (np.zeros(9), r"holds float64 of shape \(9,\), expected an array of real numbers, one row per entity"),
         (np.zeros((9, 2), dtype=int), "holds int64 of shape"),
         (np.full((9, 2), np.nan), "holds non-finite numbers"),
-        (np.array([{}]), "cannot be read as features: Object arrays cannot be loaded"),
-        (None, "cannot be read as features: .*No such file.*numpy.save"),
+        (np.array([{}]), "cannot be read as a plain .npy array .it holds '|O', expected numbers"),
+        (None, "features.npy does not exist"),
     ],
 )
 def test_wrong_features_are_refused(tmp_path, values, message):
@@ -133,5 +133,5 @@ def test_wrong_features_are_refused(tmp_path, values, message):
 def test_several_arrays_are_no_features(tmp_path):
     path = tmp_path / "features.npz"
     np.savez(path, a=np.zeros((9, 2)))
-    with pytest.raises(InputError, match="holds several arrays, expected an array"):
+    with pytest.raises(InputError, match=r"features\.npz cannot be read as a plain \.npy array"):
         make("stargraph", {**OPTIONS["stargraph"][0], "features": str(path)})

@@ -1,11 +1,14 @@
 """Reduced ranks: everything comes back where nothing is left out, and what is left out is stood for."""
 
+import json
+from zipfile import ZIP_BZIP2, ZIP_LZMA, ZipFile
+
 import numpy as np
 import pytest
 
 from relens.ensemble.grid import uniform
 from relens.ensemble.objective import answer_ranks
-from relens.errors import RanksError
+from relens.errors import InputError, RanksError
 from relens.packs.reduced import _rounded, _unrounded, read_reduced, write_reduced
 from relens.packs.simulation import Simulation
 from relens.packs.thinning import Reduction
@@ -97,3 +100,105 @@ def test_numbers_that_no_ranks_can_have_are_refused(tmp_path, name, value, messa
     np.savez_compressed(file, **arrays)
     with pytest.raises(RanksError, match=f"ranks.npz, split valid, holds impossible numbers: .*{message}"):
         read_reduced(file)
+
+
+def rewritten(folder, **changes):
+    """Write reduced ranks with other arrays of the split valid, or another header, and return the file."""
+    file = folder / "ranks.npz"
+    write_reduced({"valid": scored(n_queries=20)}, file, Reduction(2, 2))
+    with np.load(file, allow_pickle=False) as opened:
+        arrays = dict(opened)
+    for name, change in changes.items():
+        name = name if name == "header" else f"valid.{name}"
+        arrays[name] = change(arrays[name])
+    np.savez_compressed(file, **arrays)
+    return file
+
+
+def first(value):
+    def change(array):
+        array = array.copy()
+        array[0] = value
+        return array
+
+    return change
+
+
+def header(**changes):
+    def change(array):
+        return np.frombuffer(json.dumps({**json.loads(array.tobytes()), **changes}).encode(), np.uint8)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"multiplicity": first(0)}, "multiplicities, or these are below 1"),
+        ({"multiplicity": lambda array: array[:-1]}, "counts of queries do not add up"),
+        ({"multiplicity": lambda array: array.astype(np.int64)}, "counts of int64 and multiplicities of int64"),
+        ({"counts": first(-1)}, "counts of queries do not add up"),
+        ({"counts": first(2**62)}, "counts of queries do not add up"),
+        ({"counts": lambda array: array.astype(np.float64)}, "counts of float64"),
+        ({"counts": lambda array: array[:, None]}, "counts of int64"),
+        ({"contested": lambda array: array[:, :, :-1]}, r"a table has the shape \(2, 3, .*\) of uint8 for"),
+        ({"contested": lambda array: array.astype(np.int16)}, "a table has the shape .* of int16"),
+        ({"gaps": lambda array: array[:, :-1]}, "a table has the shape"),
+        ({"queries": lambda array: array.astype(np.float64)}, "queries of float64"),
+        ({"queries": lambda array: array[:4]}, "not a file of reduced ranks, or damaged"),
+        ({"header": header(splits={"../valid": {}})}, "ranks of '../valid'"),
+        ({"header": header(splits=[])}, "not a file of reduced ranks, or damaged"),
+        ({"header": lambda array: np.frombuffer(b'{"a":' * 10**5, np.uint8)}, "nested too deep"),
+        ({"header": lambda array: np.frombuffer(b"[]", np.uint8)}, "found a header of type list"),
+    ],
+)
+def test_tables_that_do_not_fit_each_other_are_refused(tmp_path, changes, message):
+    """Such files once ended in tracebacks."""
+    with pytest.raises(RanksError, match=rf"ranks\.npz.*({message})"):
+        read_reduced(rewritten(tmp_path, **changes))
+
+
+def test_small_files_that_ask_for_gigabytes_are_refused(tmp_path, monkeypatch):
+    """Zeros that unpack to gigabytes, a shape of a terabyte, and a candidate that represents two thousand million."""
+    refusal = r"ranks\.npz has [\d,]+ bytes and unpacks to more than 16,777,216, .* set RELENS_MAX_UNPACKED"
+    with pytest.raises(InputError, match=refusal):
+        read_reduced(rewritten(tmp_path, contested=lambda array: np.zeros(2**25, np.uint8)))
+    with pytest.raises(InputError, match=refusal):
+        read_reduced(rewritten(tmp_path, multiplicity=first(2**31 - 1)))
+    monkeypatch.setenv("RELENS_MAX_UNPACKED", str(2**26))
+    with pytest.raises(RanksError, match=r"a table has the shape \(33554432,\)"):
+        read_reduced(rewritten(tmp_path, contested=lambda array: np.zeros(2**25, np.uint8)))
+
+
+def test_a_shape_that_its_bytes_cannot_hold_is_refused(tmp_path):
+    file = rewritten(tmp_path)
+    text = b"{'descr': '<u2', 'fortran_order': False, 'shape': (1099511627776,)}"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with ZipFile(file, "w") as archive:
+        for name, old in members.items():
+            archive.writestr(name, content if name == "valid.answer.npy" else old)
+    with pytest.raises(RanksError, match=r"77 bytes cannot hold the shape \(1099511627776,\) of uint16"):
+        read_reduced(file)
+
+
+@pytest.mark.parametrize("method", [ZIP_BZIP2, ZIP_LZMA])
+def test_other_compressions_are_refused(tmp_path, method):
+    with ZipFile(tmp_path / "ranks.npz", "w", method) as archive:
+        archive.writestr("header.npy", b"")
+    with pytest.raises(RanksError, match=r"header\.npy is compressed in another way, or locked"):
+        read_reduced(tmp_path / "ranks.npz")
+
+
+def test_broken_streams_are_refused(tmp_path):
+    file = rewritten(tmp_path)
+    content = file.read_bytes()
+    refused = 0
+    for at in range(0, len(content), 7):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :])
+        try:
+            read_reduced(file)
+        except InputError:
+            refused += 1
+    assert refused > len(content) / 14  # many bytes of an archive say nothing

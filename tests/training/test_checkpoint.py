@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from relens.errors import InputError
-from relens.files import read_json
+from relens.files import read_json, write_json
 from relens.models import MODELS
 from relens.training.checkpoint import TENSORS, Checkpoint, newest_checkpoint, remove_checkpoints, save_checkpoint
 from relens.training.log import LOG, LogRecord, read_log
@@ -184,3 +185,46 @@ def test_damaged_checkpoints_are_refused_by_name(tmp_path) -> None:
 def test_a_log_cut_short_is_read_up_to_there(tmp_path) -> None:
     (tmp_path / LOG).write_text('{"step": 5}\n{"step": 1')
     assert read_log(tmp_path / LOG) == [{"step": 5}]
+
+
+def rewrite(folder: Path, tensors: dict | None = None, **state: object) -> None:
+    """Change tensors and numbers of the newest checkpoint, as somebody might who also sets its checksums right."""
+    (path,) = folder.glob("step-*")
+    record = read_json(path / "state.json", "checkpoint")
+    record["state"] |= state
+    found = load_file(path / TENSORS)
+    found |= tensors or {}
+    save_file({name: value for name, value in found.items() if value is not None}, path / TENSORS)
+    del record["tensors"]
+    write_json(path / "state.json", record)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "state"),
+    [
+        ({"model.entity": None}, {}),
+        ({"model.entity": torch.zeros(2, 2)}, {}),
+        ({"best.entity": torch.zeros(2, 2)}, {}),
+        ({"total": torch.zeros(3)}, {}),
+        ({"random.cpu": torch.zeros(3, dtype=torch.uint8)}, {}),
+        ({"pending": torch.tensor([10**6])}, {}),
+        ({"pending": torch.tensor([-1])}, {}),
+        ({"pending": torch.zeros(10**6, dtype=torch.int64)}, {}),
+        ({"optimiser.0.step": torch.zeros(3)}, {}),
+        ({"optimiser.0.exp_avg": None}, {}),
+        ({"optimiser.99.exp_avg": torch.zeros(3)}, {}),
+        ({"optimiser.0.secret": torch.zeros(3)}, {}),
+        ({}, {"schedule": {"scale": 1.0}}),
+        ({}, {"schedule": {"scale": "1", "best": 0.1, "without_gain": 0}}),
+        ({}, {"ending": "tomorrow"}),
+        ({}, {"best_mrr": "high"}),
+        ({}, {"marked_step": -1}),
+        ({}, {"seconds": None}),
+    ],
+)
+def test_checkpoints_that_do_not_fit_the_run_are_refused(tensors, state, tmp_path) -> None:
+    with pytest.raises(StopHereError):
+        train("transe", tmp_path, until=20)
+    rewrite(tmp_path, tensors, **state)
+    with pytest.raises(InputError, match=f"the checkpoint of step 15 in {tmp_path} is damaged .*Remove the folder"):
+        train("transe", tmp_path)

@@ -383,11 +383,11 @@ def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str)
     if sum(counts.values()) > max(FREE_IDS, _rows_of(copy)[1]):
         raise DatasetError(f"{copy / MANIFEST} has more nodes than the arrays beside it name. {OGB_COPY.remedy}")
     labels = [f"{kind}:{i}" if kind else str(i) for kind, size in counts.items() for i in range(size)]
-    triples = {split: open_npy(copy / f"{split}.npy") for split in SPLITS}
+    triples = {split: _open_ids(copy / f"{split}.npy", len(labels)) for split in SPLITS}
     candidates = {}
     for split in EVALUATED:
         file = copy / array_file(split)
-        negatives = open_npy(file)
+        negatives = _open_ids(file, len(labels))
         if len(negatives) != 2 * len(triples[split]):
             raise DatasetError(
                 f"{file} does not fit {split}.npy beside it: remove {copy}; the next read writes it again"
@@ -402,6 +402,14 @@ def _open_copy(copy: Path, manifest: Mapping[str, Any], folder: Path, name: str)
         candidates=candidates,
         read_names=partial(_read_names, folder / "mapping", counts),
     )
+
+
+def _open_ids(file: Path, limit: int) -> npt.NDArray[np.int32]:
+    """Memory-map rows of ids of a copy, which are -1 (padding) or below ``limit``: models look them up unchecked."""
+    ids = open_npy(file)
+    if ids.ndim != 2 or ids.dtype != np.int32 or (ids.size and not -1 <= ids.min() <= ids.max() < limit):
+        raise DatasetError(f"{file} does not hold ids of the {limit:,} entities of the copy. {OGB_COPY.remedy}")
+    return ids
 
 
 def _read_names(mapping: Path, counts: Mapping[str, int]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from relens.ensemble.settings import SearchSettings
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedViews
 from relens.progress import SILENT, Progress
-from relens.records import CURVES
+from relens.records import CURVES, number, text, whole
 
 TRIALS = (50, 100)
 """Samples of each search by TPE; the paper's Q."""
@@ -161,8 +161,29 @@ def curves_to_json(curves: list[Curve], valid: PackedRanks) -> dict[str, Any]:
     return CURVES.stamp({"of": valid.digest, "curves": [asdict(curve) for curve in curves]})
 
 
-def curves_from_json(value: dict[str, Any], valid: PackedRanks) -> list[Curve] | None:
-    """Rebuild curves from the result of ``curves_to_json``; None if they have another format or are of other ranks."""
+def curves_from_json(
+    value: dict[str, Any], valid: PackedRanks, where: str = "the learning curves"
+) -> list[Curve] | None:
+    """Rebuild curves from the result of ``curves_to_json``; None if they have another format or are of other ranks.
+
+    ``where`` names them in errors.
+    """
     if not CURVES.matches(value) or not valid.is_named(str(value.get("of"))):
         return None
-    return [Curve(**curve) for curve in value["curves"]]
+    with CURVES.parsing(where):
+        return [_curve_from_json(curve) for curve in value["curves"]]
+
+
+def _curve_from_json(value: Any) -> Curve:
+    seconds, mrr = ([number(entry) for entry in value[axis]] for axis in ("seconds", "mrr"))
+    if not seconds or len(seconds) != len(mrr):
+        raise ValueError(f"a curve has {len(seconds)} times and {len(mrr)} values")
+    return Curve(
+        method=text(value["method"]),
+        searcher=text(value["searcher"]),
+        trials=whole(value["trials"]),
+        workers=whole(value["workers"]),
+        replayed=bool(value["replayed"]),
+        seconds=seconds,
+        mrr=mrr,
+    )

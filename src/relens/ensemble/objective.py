@@ -90,7 +90,7 @@ def _count(values, answer, offsets, weights, group, table, index, first, last, a
     """Add the contested candidates whose cost is below, and equal to, the answer's for ``index[first:last]``."""
     # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass let this run
     # at half the speed of reading memory. Places left in the last six hold the first model with weight 0.
-    used, w = np.empty(len(values) + 5, np.int64), np.empty(len(values) + 5)
+    used, w = np.zeros(len(values) + 5, np.int64), np.zeros(len(values) + 5)
     nothing = np.zeros(BLOCK)
     n, last_group = 0, -1
     for at in range(first, last):

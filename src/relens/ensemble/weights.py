@@ -17,7 +17,8 @@ from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
-from relens.records import WEIGHTS
+from relens.records import WEIGHTS, mapping, text, texts, whole
+from relens.records import number as number_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,24 @@ class EnsembleWeights:
     trace: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     notes: tuple[str, ...] = ()
     fitted_on: str = ""
+
+    def __post_init__(self) -> None:
+        n_models, n_groups, rows = len(self.models), len(self.grouping), self.grouping.table
+        shapes = {"table": (n_groups, n_models), "own": (n_groups,), "fallback": (n_models,), "support": (n_groups,)}
+        for name, shape in shapes.items():
+            found = getattr(self, name)
+            if found.shape != shape or found.dtype.kind not in "iub":
+                raise WeightsError(
+                    f"the {name} of weights has the shape {found.shape} of {found.dtype}, expected {shape}"
+                )
+        if rows.shape != (len(self.relations), len(DIRECTIONS)) or ((rows < 0) | (rows >= n_groups)).any():
+            raise WeightsError(f"the grouping of weights has other groups than its {n_groups}, or other relations")
+        for vectors in (self.table, self.fallback):
+            if (vectors < 0).any() or (vectors > WEIGHT_LIMIT).any() or not vectors.any(axis=-1).all():
+                raise WeightsError(
+                    f"weights must be whole numbers from 0 to {WEIGHT_LIMIT}, with a positive one in each vector: "
+                    f"round them with `relens.ensemble.grid.to_grid`"
+                )
 
     def aligned_to(self, packed: PackedRanks) -> "EnsembleWeights":
         """Return these weights in ``packed``'s order of models and relations; raise an error if it has other data."""
@@ -140,14 +159,16 @@ class EnsembleWeights:
 
     @classmethod
     def _parsed(cls, value: dict[str, Any], where: str) -> "EnsembleWeights":
-        models = tuple(value["models"])
+        models = texts(value["models"])
         if len(set(models)) != len(models):
             raise WeightsError(f"{where}: a model is named twice among {', '.join(models)}")
-        rows = [[entry[direction] for direction in DIRECTIONS] for entry in value["relations"]]
+        rows = [[text(entry[direction]) for direction in DIRECTIONS] for entry in value["relations"]]
         labels = tuple(dict.fromkeys(label for row in rows for label in row))
         number = {label: g for g, label in enumerate(labels)}
         grouping = Grouping(
-            value["grouping"], labels, np.array([[number[label] for label in row] for row in rows], dtype=np.int32)
+            text(value["grouping"]),  # type: ignore[arg-type]
+            labels,
+            np.array([[number[label] for label in row] for row in rows], dtype=np.int32).reshape(-1, len(DIRECTIONS)),
         )
         fallback = _vector(value["fallback"], models, f"{where}, fallback")
         table = np.tile(fallback, (len(labels), 1))
@@ -156,25 +177,27 @@ class EnsembleWeights:
             if label not in number:
                 raise WeightsError(f"{where}: unknown group {label!r}; {nearest(label, labels)}")
             g = number[label]
-            own[g], support[g] = True, group["queries"]
+            own[g], support[g] = True, whole(group["queries"])
             table[g] = _vector(group["weights"], models, f"{where}, group {label!r}")
         if value["input"] not in INPUTS:
             raise WeightsError(f"{where}: found the input {value['input']!r}, expected one of {', '.join(INPUTS)}")
         scales = value["gap_scales"]
         return cls(
             models=models,
-            relations=tuple(entry["relation"] for entry in value["relations"]),
+            relations=tuple(text(entry["relation"]) for entry in value["relations"]),
             grouping=grouping,
             table=table,
             own=own,
             fallback=fallback,
             support=support,
             input=value["input"],
-            settings=dict(value["settings"]),
-            dataset=(value["dataset"]["name"], value["dataset"]["fingerprint"]),
-            gap_scales=None if scales is None else np.array(scales, dtype=np.float64).reshape(len(models)),
+            settings=mapping(value["settings"]),
+            dataset=(text(value["dataset"]["name"]), text(value["dataset"]["fingerprint"])),
+            gap_scales=None
+            if scales is None
+            else np.array([number_of(scale) for scale in scales]).reshape(len(models)),
             trace=np.array(value["trace"], dtype=np.float64).reshape(-1, 3),
-            notes=tuple(value["notes"]),
+            notes=texts(value["notes"]),
             fitted_on=str(value.get("fitted_on", "")),
         )
 

@@ -19,7 +19,7 @@ from relens.data.tsv import read_lines, read_rows
 from relens.errors import DatasetError, RanksError, nearest
 from relens.files import open_npy
 from relens.importers.dense import Dense, Kind, Matrix, check_columns, fit_scales, with_scales
-from relens.importers.numbering import Numbering, check_in_split, number_triples, numbers, triples_of
+from relens.importers.numbering import Numbering, check_in_split, check_room, number_triples, numbers, triples_of
 from relens.packs.pack import PackedRanks, PackHeader
 from relens.packs.store import check_pair
 from relens.records import Provenance
@@ -89,6 +89,11 @@ class IdTable:
 
     def relation_labels(self) -> set[str]:
         """Return all relations in the file, as labels."""
+        negative = np.flatnonzero(self.ids[1] < 0)
+        if len(negative):
+            raise RanksError(
+                f"{self.path}, row {negative[0]}: found relation {self.ids[1, negative[0]]}, expected 0 or more."
+            )
         return {str(relation) for relation in np.unique(self.ids[1]).tolist()}
 
     def queries(self, numbering: Numbering) -> Queries:
@@ -124,12 +129,18 @@ def find_query_file(folder: Path, split: str) -> QueryTable:
     return read_query_file(found[0])
 
 
-def relation_vocabulary(labels: set[str], n_relations: int | None = None) -> Vocabulary:
-    """Return the relations of query files without a data set: the numbers 0..R-1, or sorted labels."""
-    ids = [int(label) for label in labels if label.isascii() and label.isdigit()]
-    if len(ids) < len(labels):
+def relation_vocabulary(place: Path, labels: set[str], n_relations: int | None = None) -> Vocabulary:
+    """Return the relations of query files without a data set: the numbers 0..R-1, or sorted labels.
+
+    ``place`` names the files in errors.
+    """
+    if not all(label.isascii() and label.isdigit() for label in labels):
         return Vocabulary.from_labels("relation", labels)
-    return numbers(n_relations or max(ids) + 1)
+    if n_relations is None:
+        longest = max(labels, key=len)
+        n_relations = 1 + (max(map(int, labels)) if len(longest) < 20 else 10**20)
+        check_room(place, "relation", n_relations, len(labels))
+    return numbers(n_relations)
 
 
 def _queries(columns: Sequence[npt.NDArray[Any]]) -> Queries:
@@ -166,7 +177,7 @@ def scores_with_queries(
     if len({type(table) for table in tables.values()}) > 1:
         raise RanksError(f"{folder} has query files of labels and of ids: expected the same kind for both splits.")
     labels = set[str]().union(*(table.relation_labels() for table in tables.values()))
-    relations = relation_vocabulary(labels, options.n_relations)
+    relations = relation_vocabulary(folder, labels, options.n_relations)
     numbering = Numbering.read(folder, every_matrix[0].file_columns, relations, options.data)
     digest = digest_of([table.queries(numbering).fingerprint() for table in tables.values()])
     dense = {
@@ -199,7 +210,7 @@ def read_arrays(
     check_entities(list(matrices.values()), options.data)
     table = read_query_file(query_file)
     if other is None:
-        relations = relation_vocabulary(table.relation_labels(), options.n_relations)
+        relations = relation_vocabulary(query_file, table.relation_labels(), options.n_relations)
     else:
         relations = Vocabulary("relation", other.relations)
     n_columns = next(iter(matrices.values())).file_columns

@@ -65,7 +65,7 @@ class Matrix:
     @classmethod
     def from_array(cls, place: str, values: npt.NDArray[Any], queries_per_row: int = 1) -> Self:
         """Take an array. A row holds the candidates of one query, or of several side by side."""
-        if values.ndim != 2 or values.shape[1] == 0 or values.shape[1] % queries_per_row:
+        if values.ndim != 2 or values.size == 0 or values.shape[1] % queries_per_row:
             raise RanksError(
                 f"{place} has shape {values.shape}, expected (queries, candidates)"
                 + (f" with a multiple of {queries_per_row} columns" if queries_per_row > 1 else "")

@@ -22,6 +22,8 @@ from relens.errors import DatasetError, RanksError
 from relens.ranking.competition import Competition, Exclusions
 
 ENTITIES, RELATIONS = "entities.txt", "relations.txt"
+_FREE_IDS = {"entity": 2**24, "relation": 2**16}
+"""Ids that few rows may have; as many as there are rows are always allowed. A relation has a label, and groups."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,23 @@ class Numbering:
             return offsets, column_of[entities]
 
         return find
+
+
+def check_room(place: Path | str, kind: str, n_ids: int, n_rows: int) -> None:
+    """Raise an error for ids of a ``kind`` that leave gaps no rows can fill: each id takes memory.
+
+    Args:
+        place: the file, for the error.
+        kind: ``entity`` or ``relation``.
+        n_ids: the largest id and one.
+        n_rows: rows of ids in all files.
+    """
+    most = max(_FREE_IDS[kind], n_rows)
+    if n_ids > most:
+        raise RanksError(
+            f"{place}: found the {kind} id {n_ids - 1:,} in {n_rows:,} rows, expected ids below {most:,}. Number them "
+            f"from 0 without gaps, or pass the data set, `data=…`."
+        )
 
 
 def number_triples(triples: npt.NDArray[Any], side: npt.NDArray[Any]) -> npt.NDArray[np.int32]:

@@ -1,10 +1,13 @@
 """StarGraph (Li et al., 2022): entities are encoded from neighbours and anchors, and scored like TripleRE."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from relens.errors import InputError
+from relens.files import open_npy
 from relens.models.base import Drop
 from relens.models.entry import ModelEntry
 from relens.models.lookup import lookup
@@ -97,12 +100,9 @@ STARGRAPH = ModelEntry(
 
 def read_features(path: str) -> Tensor:
     """Read an array (m, f) of finite numbers from an ``.npy`` file."""
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as features: {error}. Write an array with numpy.save.") from error
-    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind != "f":
-        found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "several arrays"
+    values = np.array(open_npy(Path(path)))
+    if values.ndim != 2 or values.dtype.kind != "f" or values.dtype.itemsize > 8:
+        found = f"{values.dtype} of shape {values.shape}"
         raise InputError(f"{path} holds {found}, expected an array of real numbers, one row per entity")
     if not np.isfinite(values).all():
         raise InputError(f"{path} holds non-finite numbers, expected finite features")

@@ -19,6 +19,9 @@ Values = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 MAX_GAP = 2**26
 """Largest size of a stored score gap: its products with N weights of 2**20 add up exactly in float64 and int64."""
 
+MAX_CANDIDATES = 2**24
+"""Most candidates of a query: costs of twice as many doubled ranks, all different, stay below those of ``MAX_GAP``."""
+
 UNITS_PER_GAP = 2**16
 """Resolution of stored score gaps: the typical gap of a model, its median, has this many units."""
 

@@ -6,24 +6,35 @@ such ranks are close, not exact, and their provenance names the reduction.
 """
 
 import json
+import math
+import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.queries import Queries
-from relens.errors import RanksError
-from relens.files import whole_file
+from relens.data.queries import SPLITS, Queries
+from relens.errors import InputError, RanksError
+from relens.files import parse_json, parse_npy, whole_file
 from relens.packs.checks import check_ranges
 from relens.packs.pack import PackArrays, PackedRanks, PackHeader, offsets_from
 from relens.packs.thinning import FINE, ContestedView, Reduction
 from relens.records import REDUCED, TIE_RULE, Provenance
+from relens.unpacking import check_unpacked
 
 _HEADER = "header"
+_REPRESENTED = 2000
+"""Most bytes of ranks for each byte of a file: few candidates of a query may represent all the others."""
+_DAMAGE = (
+    BadZipFile, zlib.error, struct.error, EOFError, LookupError, TypeError, ValueError, AttributeError,
+    ArithmeticError, NotImplementedError, RecursionError,
+)  # fmt: skip
+"""Errors of damaged archives, and of a header with other values."""
 
 
 def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Reduction = FINE, *, jobs: int = 1) -> None:
@@ -43,31 +54,72 @@ def write_reduced(splits: Mapping[str, PackedRanks], path: Path, reduction: Redu
 def read_reduced(path: Path) -> dict[str, PackedRanks]:
     """Return the ranks of each split; a candidate that represents others appears once for each of them."""
     try:
-        # numpy takes any other file for a pickle, and advises to trust it.
-        with path.open("rb") as opened:
-            if not is_zipfile(opened):
-                raise BadZipFile("no .npz file")
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(file[_HEADER].tobytes())
-            REDUCED.check(header, str(path))
-            if header["tie_rule"] != TIE_RULE:
-                raise RanksError(
-                    f"{path} has the tie rule {header['tie_rule']!r}, expected {TIE_RULE!r}. {REDUCED.remedy}"
-                )
-            reduction = Reduction(int(header["keep"]), int(header["sample"]))
-            splits = {
-                split: _packed(described, reduction, lambda name, split=split: file[f"{split}.{name}"])
-                for split, described in header["splits"].items()
-            }
-        for split, packed in splits.items():
-            check_ranges(packed, f"{path}, split {split},", REDUCED.remedy)
+        header, arrays = _unpacked(path)
+        REDUCED.check(header, str(path))
+        if header["tie_rule"] != TIE_RULE:
+            raise RanksError(f"{path} has the tie rule {header['tie_rule']!r}, expected {TIE_RULE!r}. {REDUCED.remedy}")
+        reduction = Reduction(int(header["keep"]), int(header["sample"]))
+        splits = {}
+        for split, described in header["splits"].items():
+            if split not in SPLITS:
+                raise ValueError(f"ranks of {split!r}")
+            mine = {name.removeprefix(f"{split}."): array for name, array in arrays.items()}
+            _check_expanded(path, mine)
+            splits[split] = _packed(described, reduction, mine)
+            check_ranges(splits[split], f"{path}, split {split},", REDUCED.remedy)
         return splits
-    except RanksError:
+    except InputError:
         raise
     except OSError as error:
         raise RanksError(f"cannot read {path}: {error.strerror or error}. {REDUCED.remedy}") from error
-    except (BadZipFile, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except _DAMAGE as error:
         raise RanksError(f"{path} is not a file of reduced ranks, or damaged ({error!r}). {REDUCED.remedy}") from error
+
+
+def _unpacked(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return the header of a file, and its other arrays by name; nothing of theirs is trusted yet."""
+    # numpy would take any other file for a pickle, and make room for whatever an array says it holds.
+    with path.open("rb") as opened:
+        if not is_zipfile(opened):
+            raise BadZipFile("no .npz file")
+    with ZipFile(path) as archive:
+        members = archive.infolist()
+        check_unpacked(path, sum(member.file_size for member in members))
+        for member in members:
+            if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) or member.flag_bits & 1:
+                raise BadZipFile(f"{member.filename} is compressed in another way, or locked")
+        contents = {member.filename.removesuffix(".npy"): _content(archive, member) for member in members}
+    arrays = {}
+    for name, content in contents.items():
+        form = parse_npy(content, len(content))
+        numbers = np.frombuffer(content, form.dtype, math.prod(form.shape), form.offset)
+        arrays[name] = numbers.reshape(form.shape, order=form.order)
+    header = parse_json(arrays.pop(_HEADER).tobytes().decode())
+    if not isinstance(header, dict):
+        raise TypeError(f"found a header of type {type(header).__name__}")
+    return header, arrays
+
+
+def _content(archive: ZipFile, member: ZipInfo) -> bytes:
+    """Return the content of a member, no more than the list of members says."""
+    with archive.open(member) as file:
+        return file.read(member.file_size)
+
+
+def _check_expanded(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise an error unless multiplicities and counts fit the tables, and these have room for all they represent."""
+    counts, multiplicity, contested = arrays["counts"], arrays["multiplicity"], arrays["contested"]
+    if counts.dtype != np.int64 or multiplicity.dtype != np.int32 or counts.ndim != 1 or multiplicity.ndim != 1:
+        raise ValueError(f"counts of {counts.dtype} and multiplicities of {multiplicity.dtype}")
+    n_kept = len(multiplicity)
+    if (counts < 0).any() or (counts > n_kept).any() or counts.sum() != n_kept or (multiplicity < 1).any():
+        raise ValueError("the counts of queries do not add up to the number of multiplicities, or these are below 1")
+    planes = [contested, arrays["gaps"]] if "gaps" in arrays else [contested]
+    for table in planes:
+        if table.dtype != np.uint8 or table.ndim != 3 or table.shape[1:] != (contested.shape[1], n_kept):
+            raise ValueError(f"a table has the shape {table.shape} of {table.dtype} for {n_kept} candidates")
+    per_candidate = contested.shape[1] * (len(contested) + 4 * (len(planes) - 1))
+    check_unpacked(path, int(multiplicity.sum(dtype=np.int64)) * per_candidate, ratio=_REPRESENTED)
 
 
 def _describe(packed: PackedRanks) -> dict[str, Any]:
@@ -99,30 +151,30 @@ def _arrays(packed: PackedRanks, view: ContestedView) -> dict[str, npt.NDArray[A
     return arrays
 
 
-def _packed(described: dict[str, Any], reduction: Reduction, array: Any) -> PackedRanks:
-    """Rebuild the ranks of one split; ``array`` returns the array of a name."""
+def _packed(described: Any, reduction: Reduction, arrays: Mapping[str, npt.NDArray[Any]]) -> PackedRanks:
+    """Rebuild the ranks of one split from its checked tables."""
     provenance = Provenance.from_json(described["provenance"])
     among = f"{provenance.candidates}, reduced to {reduction.keep}+{reduction.sample} contested"
-    multiplicity, counts = array("multiplicity"), array("counts")
+    multiplicity = arrays["multiplicity"]
     ends = offsets_from(multiplicity)
     scales = described["gap_scales"]
+    if arrays["queries"].dtype != np.int32:
+        raise ValueError(f"queries of {arrays['queries'].dtype}")
     header = PackHeader(
         models=tuple(described["models"]),
         relations=tuple(described["relations"]),
-        queries=Queries.from_columns(array("queries")),
+        queries=Queries.from_columns(arrays["queries"]),
         provenance=replace(provenance, candidates=among),
         gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
         cardinalities=tuple(described["cardinalities"]),
     )
-    arrays = PackArrays(
-        n_candidates=array("n_candidates"),
-        answer=array("answer"),
-        always_ahead=array("always_ahead"),
-        offsets=ends[offsets_from(counts)],
-        contested=np.repeat(_numbers(array("contested")), multiplicity, axis=1),
-        gaps=None if scales is None else np.repeat(_unrounded(_numbers(array("gaps"))), multiplicity, axis=1),
+    contested = np.repeat(_numbers(arrays["contested"]), multiplicity, axis=1)
+    gaps = None if scales is None else np.repeat(_unrounded(_numbers(arrays["gaps"])), multiplicity, axis=1)
+    offsets = ends[offsets_from(arrays["counts"])]
+    return PackedRanks(
+        header,
+        PackArrays(arrays["n_candidates"], arrays["answer"], arrays["always_ahead"], offsets, contested, gaps),
     )
-    return PackedRanks(header, arrays)
 
 
 def _planes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from relens.checksums import file_checksum, verify_file
 from relens.data.queries import Queries
 from relens.errors import RanksError
 from relens.files import json_text, whole_folder
-from relens.packs.checks import check_ranges
+from relens.packs.checks import RANKS, check_ranges
 from relens.packs.pack import PackArrays, PackedBlock, PackedRanks, PackHeader, offsets_from
 from relens.packs.packing import rank_dtype
 from relens.records import PACK, TIE_RULE, Provenance
@@ -33,7 +33,9 @@ def assemble(header: PackHeader, blocks: Iterable[PackedBlock]) -> PackedRanks:
     """Join the blocks of all queries (at least one block) in memory, as read-only arrays."""
     block = PackedBlock.join([_checked(header, block) for block in blocks])
     _check_complete(header, len(block.counts))
-    return PackedRanks(header, PackArrays.from_block(block))
+    packed = PackedRanks(header, PackArrays.from_block(block))
+    check_ranges(packed, f"{header.provenance.dataset} ({header.provenance.split})", PACK.remedy)
+    return packed
 
 
 class PackWriter:
@@ -140,15 +142,20 @@ def load_pack(path: Path) -> PackedRanks:
         def read(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
             return _map(path / f"{name}.bin", dtype, shape, checksums.get(name))
 
+        n_queries, n_contested = manifest["n_queries"], manifest["n_contested"]
+        if not all(type(number) is int and number >= 0 for number in (n_queries, n_contested)):
+            raise ValueError(f"{n_queries!r} queries, {n_contested!r} contested candidates")
+        if manifest["rank_dtype"] not in map(str, RANKS):
+            raise ValueError(f"ranks of type {manifest['rank_dtype']!r}")
         header = PackHeader(
             models=tuple(manifest["models"]),
             relations=tuple(manifest["relations"]),
-            queries=Queries.from_columns(read("queries", np.dtype("<i4"), (5, manifest["n_queries"]))),
+            queries=Queries.from_columns(read("queries", np.dtype("<i4"), (5, n_queries))),
             provenance=Provenance.from_json(manifest),
             gap_scales=None if scales is None else np.array(scales, dtype=np.float64),
             cardinalities=tuple(manifest["cardinalities"]),
         )
-        layout = _array_layout(header, manifest["n_contested"], np.dtype(manifest["rank_dtype"]))
+        layout = _array_layout(header, n_contested, np.dtype(manifest["rank_dtype"]))
         consistent = manifest == _describe(header, layout, checksums) | {"relens": manifest["relens"]}
     if not consistent:
         raise RanksError(f"{path / MANIFEST} contradicts itself or the queries beside it. {PACK.remedy}")

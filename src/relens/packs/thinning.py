@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from relens.errors import RanksError
 from relens.packs.pack import PackedRanks
 
 
@@ -42,6 +43,8 @@ class ContestedView:
         The ``keep`` candidates with the best rank in any model decide the good ranks. The rest only tell a poor rank
         from a very poor one, so every s-th of them is kept and counted s times.
         """
+        if keep < 1 or sample < 1:
+            raise RanksError(f"`keep={keep}`, `sample={sample}`: expected at least 1 of each")
         counts = np.diff(packed.offsets)
         stride = np.maximum(1, -(-(counts - keep) // sample))
         kept = np.where(counts <= keep + sample, counts, keep + -(-(counts - keep) // stride))

@@ -114,7 +114,7 @@ def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Compari
         return None
     record = read_json(path, "comparison", COMPARED.remedy)
     try:
-        comparison = Comparison.from_json(record)
+        comparison = Comparison.from_json(record, str(path))
     except (InputError, KeyError, TypeError, AttributeError):
         return None  # written by another version: compare again
     models = comparison.spread["models"]

@@ -55,7 +55,7 @@ def kept_or_measured(material: Material, progress: Progress, *, measure: bool) -
     if not path.is_file():
         return []
     remedy = f"Measure them again with `relens report {material.run.path} --curves`."
-    return curves_from_json(read_json(path, "learning curves", remedy), material.valid) or []
+    return curves_from_json(read_json(path, "learning curves", remedy), material.valid, str(path)) or []
 
 
 def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folder: Path) -> dict[str, Drawing]:

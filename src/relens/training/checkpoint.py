@@ -15,7 +15,7 @@ from torch import Tensor
 from relens.checksums import file_checksum, verify_file
 from relens.errors import InputError
 from relens.files import whole_folder
-from relens.records import CHECKPOINT
+from relens.records import CHECKPOINT, mapping, text, whole
 from relens.training.settings import DEFAULTS
 
 TENSORS, RECORD = "tensors.safetensors", "state.json"
@@ -81,15 +81,20 @@ def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.devi
         return None
     path = folder / _name(step)
     record = CHECKPOINT.read(path / RECORD)
-    _check_identity(folder, record["identity"], identity)
-    if "tensors" in record:  # not in checkpoints of an older relens
-        verify_file(path / TENSORS, record["tensors"], f"Remove {path} to start without it.")
+    with CHECKPOINT.parsing(str(path / RECORD)):
+        found, state = mapping(record["identity"]), mapping(record["state"])
+        if whole(record["step"]) != step:
+            raise ValueError(f"found the step {record['step']}, expected {step}")
+        checksum = text(record["tensors"]) if "tensors" in record else None  # not in checkpoints of an older relens
+    _check_identity(folder, found, identity)
+    if checksum is not None:
+        verify_file(path / TENSORS, checksum, f"Remove {path} to start without it.")
     try:
         tensors = load_file(path / TENSORS, device=str(device))
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError) as error:
         raise InputError(f"{path / TENSORS} cannot be read: {error}. Remove {path} to start without it.") from error
-    _log.info("resuming from step %d in %s", record["step"], path)
-    return Checkpoint(record["step"], record["identity"], record["state"], tensors)
+    _log.info("resuming from step %d in %s", step, path)
+    return Checkpoint(step, found, state, tensors)
 
 
 def _name(step: int) -> str:

@@ -17,6 +17,7 @@ import torch
 from relens.errors import InputError
 from relens.models import MODELS
 from relens.models.base import KGEModel, current
+from relens.records import CHECKPOINT
 from relens.seeding import generator
 from relens.training.checkpoint import newest_checkpoint, save_checkpoint
 from relens.training.interruption import Interruption
@@ -140,7 +141,8 @@ def optimise(
         queries = TrainingQueries.from_triples(facts, model.n_entities, model.n_relations)
         state = TrainingState(model.train(), queries, settings, _asked(validate, settings))
         if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
-            state.resume(checkpoint)
+            with CHECKPOINT.parsing(f"the checkpoint of step {checkpoint.step} in {folder}"):
+                state.resume(checkpoint)
 
         def keep() -> None:
             if folder is not None and state.step:

@@ -118,7 +118,19 @@ def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
 def restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
     """Restore the result of ``optimiser_tensors``."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    names = {"sum"} if isinstance(optimiser, Adagrad) else {"step", "exp_avg", "exp_avg_sq"}
     for key, value in tensors.items():
         number, name = key.split(".", 1)
         parameter = parameters[int(number)]
+        shape = () if name == "step" else parameter.shape
+        if (
+            name not in names
+            or value.shape != shape
+            or value.dtype != torch.promote_types(parameter.dtype, torch.float32)
+        ):
+            raise ValueError(f"the optimiser's {key} has the shape {tuple(value.shape)} of {value.dtype}")
         optimiser.state[parameter][name] = value.to(parameter.device)
+    for parameter in parameters:
+        state = optimiser.state.get(parameter)
+        if state and set(state) != names:
+            raise ValueError(f"the optimiser's state of a parameter has {sorted(state)}, expected {sorted(names)}")

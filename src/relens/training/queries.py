@@ -140,7 +140,9 @@ class Batches:
         return torch.cat([self._rows[self._taken : self._ready].flatten(), self._rest])
 
     def restore(self, pending: Tensor) -> None:
-        """Continue with the result of ``pending``."""
+        """Continue with the result of ``pending``; anything else raises a ``ValueError``."""
+        if pending.numel() > self._rows.numel() or not torch.isin(pending, self._examples.to(pending.device)).all():
+            raise ValueError(f"{len(pending):,} pending examples, expected up to {self._rows.numel():,} of this run's")
         self._fill(pending.to(self._rows.device))
 
     def _fill(self, stream: Tensor) -> None:

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from relens.records import number, whole
 from relens.training.settings import TrainSettings
 
 IMPROVEMENT = 1e-4
@@ -53,5 +54,5 @@ class Schedule:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of ``state``."""
-        for key, value in state.items():
-            setattr(self, key, value)
+        self.scale, self.best = number(state["scale"]), number(state["best"])
+        self.without_gain = whole(state["without_gain"])

@@ -139,7 +139,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not isinstance(self.options, Mapping):
             raise InputError(
-                f"`model={self.model!r}`, `options={self.options!r}`: expected the name of a model, and options by name"
+                f"`model={self.model!r}`, `options={self.options!r}`: expected the name of a model, and its options by "
+                f"name"
             )
         for name, kind in KINDS.items():
             object.__setattr__(self, name, _typed(name, getattr(self, name), kind))

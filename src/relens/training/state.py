@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from relens.models.base import KGEModel
+from relens.records import number, whole
 from relens.seeding import generator
 from relens.training.checkpoint import Checkpoint
 from relens.training.interruption import Interruption
@@ -195,22 +196,36 @@ class TrainingState:
         return Checkpoint(self.step, identity, state, tensors)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Restore a checkpoint."""
+        """Restore a checkpoint; one whose numbers or tensors do not fit raises a ``ValueError`` or a ``KeyError``."""
         state = checkpoint.state
-        self.step, self.marked_step = checkpoint.step, state["marked_step"]
+        self._check_tensors(checkpoint.tensors)
+        self.step, self.marked_step = checkpoint.step, whole(state["marked_step"])
         self._first_step = self.step
-        self._marked -= state["seconds_since_mark"]
+        self._marked -= number(state["seconds_since_mark"])
         self._take_step.total.copy_(checkpoint.tensors["total"])
-        self.best_step, self.best_mrr, self.ending = state["best_step"], state["best_mrr"], state["ending"]
-        self._validations_since_best, self._seconds_before = state["validations_since_best"], state["seconds"]
+        self.best_step, self.ending = whole(state["best_step"]), state["ending"]
+        self.best_mrr = None if state["best_mrr"] is None else number(state["best_mrr"])
+        if self.ending not in (None, *get_args(Ending)):
+            raise ValueError(f"found the ending {self.ending!r}")
+        self._validations_since_best = whole(state["validations_since_best"])
+        self._seconds_before = number(state["seconds"])
         self._schedule.restore(state["schedule"])
         self._model.load_state_dict(_below("model.", checkpoint.tensors))
         self._best = _below("best.", checkpoint.tensors)
         restore_optimiser(self._optimiser, _below("optimiser.", checkpoint.tensors))
-        for number, value in enumerate(self._average_sums()):
-            value.copy_(checkpoint.tensors[f"average.{number}"])
+        for place, value in enumerate(self._average_sums()):
+            value.copy_(checkpoint.tensors[f"average.{place}"])
         _restore_random(_below("random.", checkpoint.tensors), self.device)
         self._batches.restore(checkpoint.tensors["pending"])
+
+    def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Raise an error for tensors of a checkpoint that are missing, or have other shapes than those of this run."""
+        own = self.checkpoint({}).tensors
+        for name, expected in own.items():
+            found = tensors[name]
+            same = found.shape == expected.shape or name == "pending"
+            if found.dtype != expected.dtype or not same or found.ndim != expected.ndim:
+                raise ValueError(f"{name} has the shape {tuple(found.shape)} of {found.dtype}")
 
     def _average_sums(self) -> list[Tensor]:
         return [] if self._take_step.average is None else self._take_step.average.sums

@@ -19,7 +19,7 @@ from relens.errors import DamagedError, InputError
 from relens.files import read_json, verifying, whole_folder, write_json
 from relens.models import MODELS
 from relens.models.base import KGEModel
-from relens.records import TRAINED
+from relens.records import TRAINED, mapping, text
 from relens.training.loop import TrainingResult
 from relens.training.settings import TrainSettings
 
@@ -58,12 +58,12 @@ class TrainedModel:
             return cls(
                 folder=folder,
                 settings=TrainSettings.from_dict(record["settings"]),
-                result=record["result"],
-                dataset=record["dataset"],
-                source=record["source"],
-                fingerprint=record["fingerprint"],
-                digest=record["digest"],
-                checksum=record.get("tensors", ""),
+                result=mapping(record["result"]),
+                dataset=text(record["dataset"]),
+                source=text(record["source"]),
+                fingerprint=text(record["fingerprint"]),
+                digest=text(record["digest"]),
+                checksum=text(record.get("tensors", "")),
             )
 
     def load(self, dataset: Dataset, device: torch.device | str = "cpu") -> KGEModel:

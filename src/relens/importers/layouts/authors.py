@@ -27,6 +27,7 @@ from relens.importers.numbering import (
     IdRows,
     Numbering,
     check_in_split,
+    check_room,
     directed_queries,
     find_mirror,
     find_n_relations,
@@ -66,6 +67,10 @@ class _Source:
     @property
     def asked(self) -> dict[str, IdRows]:
         return {split: self.rows[split] for split in EVALUATED}
+
+    @property
+    def n_rows(self) -> int:
+        return sum(map(len, self.rows.values()))
 
     @property
     def n_columns(self) -> int:
@@ -164,7 +169,9 @@ def _dense_splits(source: _Source, questions: _Questions, data: Dataset | None, 
 
 def _ask_all(source: _Source, n_relations: int | None) -> _Questions:
     """Read a query per row; all entities are candidates."""
-    n_relations = n_relations or find_n_relations(source.asked)
+    if n_relations is None:
+        n_relations = find_n_relations(source.asked)
+        check_room(source.beside, "relation", n_relations, source.n_rows)
     n_entities = source.n_columns
     _check_ids(source, n_entities, 2 * n_relations)
     queries = {split: directed_queries(rows, n_relations) for split, rows in source.asked.items()}
@@ -173,7 +180,7 @@ def _ask_all(source: _Source, n_relations: int | None) -> _Questions:
 
 def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None) -> _Questions:
     """Read two queries per row. There is one row per triple, or one with r and one with r + R."""
-    matrices = source.matrices(queries_per_row=2)
+    matrices, n_relations_given = source.matrices(queries_per_row=2), n_relations
     n_ids = 1 + max(int(rows[:, 1].max(initial=0)) for rows in source.rows.values())
     n_entities = 1 + max(int(rows[:, [0, 2]].max(initial=0)) for rows in source.rows.values())
     ratios = {split: _rows_per_triple(source, split, matrices[split][0]) for split in EVALUATED}
@@ -193,6 +200,9 @@ def _ask_samples(source: _Source, n_relations: int | None, data: Dataset | None)
             triple = mirrored_triples(rows, n_relations) if mirrored else np.arange(len(rows))
             queries[split] = sampled_queries(rows, triple)
     n_entities = n_entities if data is None else len(data.entities)
+    for kind, n, known in (("relation", n_ids, n_relations_given), ("entity", n_entities, data)):
+        if known is None:
+            check_room(source.beside, kind, n, source.n_rows)
     _check_ids(source, n_entities, 2 * n_relations if mirrored else n_relations)
     return _Questions(queries, matrices, n_entities, n_relations, sampled=True, mirrored=mirrored)
 
