@@ -53,15 +53,9 @@ def unpack(archive: Path, url: str, top: str, folder: Path, progress: Progress) 
             for member in opened.infolist():
                 _unpack(opened, member, top, folder)
                 advance(1)
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,
-        OverflowError,
-        IndexError,
-    ) as error:
+    except InputError:
+        raise
+    except _DAMAGE as error:
         raise RelensError(f"{url} sent no complete zip archive ({error})") from error
 
 
