@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
-from campaigns.fuzz_worker import CPU_S, RENEW, Found, Job, attack, find_targets
+from campaigns.fuzz_worker import CPU_S, MODULES, RENEW, Found, Job, attack, find_targets
 from campaigns.tally import Tally
 
 INPUTS = 200_000
@@ -30,13 +30,13 @@ PATIENCE_S = 600.0
 
 def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
     """Attack all readers, and return a tally for each."""
-    names = [target.name for target in find_targets()]
-    return attack_readers(names, max(1, round(INPUTS * amount / len(names))), seed, folder)
+    return attack_readers(max(1, round(INPUTS * amount / len(find_targets()))), seed, folder)
 
 
-def attack_readers(names: list[str], inputs: int, seed: int, folder: Path) -> dict[str, Tally]:
-    """Attack some readers with their bombs and with ``inputs`` changed inputs each; return a tally for each."""
-    waiting = deque(Job(name, seed, inputs) for name in names)
+def attack_readers(inputs: int, seed: int, folder: Path, modules: tuple[str, ...] = MODULES) -> dict[str, Tally]:
+    """Attack all readers with their bombs and with ``inputs`` changed inputs each; return a tally for each."""
+    names = [target.name for target in find_targets(modules)]
+    waiting = deque(Job(name, seed, inputs, modules=modules) for name in names)
     tallies = {name: Tally() for name in names}
     kept = _Kept()
     memory = Path("/dev/shm")  # faster than a disk: every input is written

@@ -42,7 +42,8 @@ LONGEST = 20_000
 """Most characters of an error message."""
 _VARIABLE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-\d.]+|/\S+")
 _RELENS = f"{os.sep}relens{os.sep}"
-_MODULES = ("text_targets", "array_targets")
+MODULES = ("campaigns.text_targets", "campaigns.array_targets")
+"""Modules with targets."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,19 @@ class Job:
         seed: of all random choices.
         inputs: how many changed inputs.
         begin: the first to try.
+        modules: modules with targets, one of which has this one.
     """
 
     target: str
     seed: int
     inputs: int
     begin: int = 0
+    modules: tuple[str, ...] = MODULES
 
 
-def find_targets() -> list[Target]:
-    """Return all targets."""
-    modules = [importlib.import_module(f"campaigns.{name}") for name in _MODULES]
-    return [target for module in modules for target in module.targets()]
+def find_targets(modules: Sequence[str] = MODULES) -> list[Target]:
+    """Return the targets of some modules."""
+    return [target for module in modules for target in importlib.import_module(module).targets()]
 
 
 class Found(NamedTuple):
@@ -93,7 +95,7 @@ def attack(place: Path, at: Any, pipe: Any) -> None:
 
 def _do(job: Job, place: Path, at: Any, pipe: Any) -> None:
     """Try the inputs of a job."""
-    (target,) = (target for target in find_targets() if target.name == job.target)
+    (target,) = (target for target in find_targets(job.modules) if target.name == job.target)
     inputs = _Inputs(target, job.seed)
     reader = _Reader(target, place)
     reader.warm_up(inputs.seeds)
@@ -235,7 +237,7 @@ def _place(error: BaseException) -> str:
     """Return the last line of relens that an error passed."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _RELENS in frame.filename] or list(frames)
-    where = f"{ours[-1].filename.rpartition(_RELENS)[2]}:{ours[-1].lineno}" if ours else "?"
+    where = f"{ours[-1].filename.rpartition(_RELENS)[2].rpartition('/tests/')[2]}:{ours[-1].lineno}" if ours else "?"
     return f"({where})"
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -24,6 +24,8 @@ PLAN = (
 )  # fmt: skip
 BEGUN = ("--model", "transe", "--name", "begun", "--preset", "demo", "--device", "cpu", "--seed", "7")
 BEGUN += tuple(word for change in CHANGES for word in ("--set", change))
+OTHERS = ("models/begun/", "evaluations/")
+"""What other commands than ``relens run`` left in the run."""
 TIMED = ("seconds", "trace", "checksum", "made_from", "left", "examples_per_second", "seconds_left")
 """Keys of records whose values depend on times, and on other records that do."""
 
@@ -77,10 +79,11 @@ def printing(*words: str) -> Verb:
 
 
 def running(graph: Path, run: Path, folder: Path) -> Answer:
-    """Repeat the ``relens run`` that made the run. Its output is the run."""
+    """Repeat the ``relens run`` that made the run. Its output is the run, without the work of other commands."""
     del folder
     answer = relens("run", graph, "--run", run, "--config", _methods(graph), *PLAN)
-    return Answer(answer.code, [answer.output, contents(run)], answer.said)
+    made = {name: content for name, content in contents(run).items() if not name.startswith(OTHERS)}
+    return Answer(answer.code, [answer.output, made], answer.said)
 
 
 def resuming(graph: Path, run: Path, folder: Path) -> Answer:
@@ -220,15 +223,6 @@ def _plain(text: str, run: Path, folder: Path) -> list[str]:
     return [line.partition("; ")[0] for line in text.splitlines()]
 
 
-@contextmanager
-def interrupted() -> Iterator[None]:
-    """Go on after a ``KeyboardInterrupt``."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-
-
 def make(graph: Path, run: Path) -> None:
     """Make the run: complete with a report, learning curves, evaluations, and two interrupted works."""
     import torch
@@ -245,13 +239,13 @@ def make(graph: Path, run: Path) -> None:
     for words in (["--weights", "dsc"], ["--model", "transe"]):
         answer = relens("evaluate", run, *words, "--jobs", "1")
         assert answer.code == 0, answer.said
-    with interrupted():
+    with suppress(KeyboardInterrupt):
         _search_remotely(run, parts=1)
     dataset = library.load_dataset(graph)
     settings = resolve_settings(dataset.name, "transe", "demo", [*CHANGES, "seed=7"])
     seen: list[int] = []
     observer = TrainingObserver(record=lambda record: seen.append(record.step), stop=lambda: len(seen) > 0)
-    with interrupted():
+    with suppress(KeyboardInterrupt):
         train_in_run(library.open_run(run), dataset, str(graph), settings, name="begun", observer=observer)
 
 

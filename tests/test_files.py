@@ -301,15 +301,23 @@ def test_json_comes_back_and_has_no_nan(tmp_path):
         (b"\xff\xfe", "thing .*a.json is not readable JSON: 'utf-8' codec can't decode byte 0xff"),
         (b"[1]", "thing .*a.json holds list, expected a JSON object"),
         (b"null", "thing .*a.json holds NoneType, expected a JSON object"),
-        (b"[" * 100_000, "thing .*a.json is not readable JSON: .*recursion"),
+        (b"[" * 100_000, "thing .*a.json is not readable JSON: it is nested too deep"),
+        (b'{"a": NaN}', "thing .*a.json is not readable JSON: NaN is not a number that JSON can hold"),
+        (b'{"a": 1e999}', "thing .*a.json is not readable JSON: 1e999 is not a number that JSON can hold"),
+        (rb'{"a": "\ud800"}', "thing .*a.json is not readable JSON: .*surrogates not allowed"),
         (b'{"a": ' + b"1" * 5000 + b"}", "thing .*a.json is not readable JSON: .*4300 digits"),
     ],
-    ids=["cut", "empty", "binary", "list", "null", "deep", "long number"],
+    ids=["cut", "empty", "binary", "list", "null", "deep", "nan", "infinite", "half a pair", "long number"],
 )
 def test_files_without_a_json_object_are_refused(tmp_path, content, message):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_json(tmp_path / "a.json", "thing")
+
+
+def test_a_pair_of_surrogates_is_one_character(tmp_path):
+    (tmp_path / "a.json").write_bytes(rb'{"a": "\ud83d\ude00"}')
+    assert read_json(tmp_path / "a.json", "thing") == {"a": "😀"}
 
 
 def test_missing_and_unreadable_json_have_different_errors(tmp_path):
@@ -620,7 +628,7 @@ def test_lines_of_json_are_verified(monkeypatch):
     assert line.endswith("}\n")
     assert parse_json_line(line) == {"a": [1, 2.5], "b": {"c": "é"}}
     assert parse_json_line('{"a": 1}') == {"a": 1}  # of an older relens
-    for wrong in (line.replace("2.5", "3.5"), line[:-5], "[1]"):
+    for wrong in (line.replace("2.5", "3.5"), line.replace("checksum", "chdcksum"), line[:-5], "[1]"):
         with pytest.raises(ValueError, match=r"checksum|delimiter|Unterminated|holds list"):
             parse_json_line(wrong)
     monkeypatch.setenv(VERIFY, "0")

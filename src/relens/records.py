@@ -110,6 +110,8 @@ class RecordKind:
 
     def check(self, value: Mapping[str, Any], where: str) -> None:
         """Raise an error if a value is another kind of record, or has another format; ``where`` names it."""
+        if not isinstance(value, Mapping):
+            raise self.error(f"{where} holds {type(value).__name__}, expected a {self.name!r} record. {self.remedy}")
         if self.matches(value):
             return
         remedy = f"{self.remedy[0].lower()}{self.remedy[1:]}"

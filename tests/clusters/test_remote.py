@@ -292,7 +292,22 @@ def test_another_version_does_not_resume_from_a_journal(packed, tmp_path, monkey
     assert parts_asked_for() > 0
 
 
-@pytest.mark.parametrize("line", ["{}", "not JSON", '{"work": "a", "item": 0, "weights": ["x"], "trace": []}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "not JSON",
+        "[" * 100_000,
+        '{"work": "a", "item": 0, "weights": ["x"], "value": 1, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [0, 0], "value": 1, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [-1, 3], "value": 1, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [1.5], "value": 1, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [99999999999999999999], "value": 1, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [1], "value": NaN, "trace": []}',
+        '{"work": "a", "item": 0, "weights": [1], "value": "1", "trace": []}',
+    ],
+    ids=range(10),
+)
 def test_a_damaged_journal_is_refused_with_its_line(tmp_path, line) -> None:
     (tmp_path / "journal").write_text(line + "\n")
     with pytest.raises(RanksError, match=r"journal, line 1: expected a result of a search .* Remove the file"):

@@ -375,7 +375,20 @@ def test_import_of_a_malformed_folder_leaves_nothing_behind(tmp_path: Path, home
     assert not home.exists()
 
 
-@pytest.mark.parametrize("record", [{}, {"counts": {}}, {"counts": 3, "fingerprint": ""}])
+COUNTS = {"entities": 1, "relations": 1, "train": 1, "valid": 1}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"counts": {}},
+        {"counts": 3, "fingerprint": ""},
+        {"counts": {**COUNTS, "test": {}}, "fingerprint": ""},
+        {"counts": {**COUNTS, "test": 1, "more": "x"}, "fingerprint": ""},
+        {"counts": {**COUNTS, "test": 1}, "fingerprint": []},
+    ],
+)
 def test_damaged_record_is_named(tmp_path: Path, home: Path, record: dict[str, object]) -> None:
     import_folder(put(tmp_path / "mine"), "kin")
     (home / "data" / "kin" / catalog.RECORD).write_text(json.dumps(record), encoding="utf-8")

@@ -300,6 +300,19 @@ def test_truncated_tables_are_refused(tmp_path, file):
         ("mapping/reltype2relid.csv.gz", [["reltype", "rel id"], [0, "P1"]], "has 1 of the 4 relations of the triples"),
         ("mapping/reltype2relid.csv.gz", [["reltype", "rel id"], [0, "P", 1]], r"row 2: found \['0', 'P', '1'\]"),
         ("mapping/reltype2relid.csv.gz", [["reltype", "rel id"], [0, "a"], [0, "b"]], "2 rows and 1 different numbers"),
+        (
+            "raw/num-node-list.csv.gz",
+            [[10**9]],
+            r"1,000,000,000 nodes, but all files together name nodes \d+ times",
+        ),
+        ("raw/num-node-list.csv.gz", [["9" * 100_000]], "lacks the number of nodes"),
+        ("raw/num-node-list.csv.gz", [[2**31]], "expected names of types with one node or more each, at most 2,147"),
+        (
+            "mapping/reltype2relid.csv.gz",
+            [["a", "b"], [0, "x" * 140_000]],
+            r"comma-separated values \(field larger",
+        ),
+        ("mapping/reltype2relid.csv.gz", [["a", "b"], ["1" * 100_000, "P"]], r"row 2: found \['1111"),
     ],
 )
 def test_tables_that_say_something_else_are_refused(tmp_path, file, rows, message):
@@ -307,6 +320,34 @@ def test_tables_that_say_something_else_are_refused(tmp_path, file, rows, messag
     write_csv(folder / file, rows)
     with pytest.raises(DatasetError, match=message):
         read_ogb(folder)
+
+
+def test_a_relation_beyond_the_triples_is_refused(tmp_path):
+    splits = wikikg_splits()
+    splits["train"]["relation"][3] = 2**31 - 2
+    folder = write_wikikg(tmp_path, splits)
+    (folder / "mapping" / "reltype2relid.csv.gz").unlink()
+    with pytest.raises(DatasetError, match=r"has relation 2,147,483,646 in 60 triples, and no names of relations in"):
+        read_ogb(folder)
+    assert not (folder / "relens").exists()
+
+
+def test_a_copy_that_asks_for_the_world_is_refused(tmp_path):
+    folder = write_wikikg(tmp_path)
+    read_ogb(folder)
+    record = json.loads((folder / "relens" / "manifest.json").read_text())
+    del record["checksum"]
+    (folder / "relens" / "manifest.json").write_text(json.dumps({**record, "node_counts": {"": 10**9}}))
+    with pytest.raises(DatasetError, match=r"manifest\.json has more nodes than the arrays beside it name\. Remove"):
+        read_ogb(folder)
+    (folder / "relens" / "manifest.json").write_text(json.dumps({**record, "node_counts": {"": "x"}}))
+    assert len(read_ogb(folder).entities) == 30, "it is made again"
+
+
+def test_many_relations_of_one_name_are_told_apart_soon(tmp_path):
+    folder = write_wikikg(tmp_path)
+    write_csv(folder / "mapping" / "reltype2relid.csv.gz", [["a", "b"], *([number, "P"] for number in range(100_000))])
+    assert read_ogb(folder).relations.labels[99_999] == "P (99999)"
 
 
 def test_missing_files_are_named(tmp_path):

@@ -159,6 +159,14 @@ def test_an_archive_cannot_write_elsewhere(remote, site, home, name):
     assert list((home / "data").iterdir()) == []
 
 
+def test_an_archive_of_zeros_is_refused_before_it_fills_the_disk(remote, site, home):
+    with zipfile.ZipFile(site[0] / "biokg.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("biokg/split/random/train.pt", bytes(2**24 + 1))
+    with pytest.raises(RelensError, match=r"archive\.zip has [\d,]+ bytes and unpacks to more than 16,777,216, the"):
+        load_dataset("ogbl-biokg")
+    assert list((home / "data").iterdir()) == []
+
+
 def test_an_archive_that_is_too_large_or_not_there_is_reported(remote, site, monkeypatch):
     monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(RelensError, match=r"sends more than 100 bytes, too many for a data set\. Unpack biokg\.zip"):

@@ -239,6 +239,26 @@ def test_a_model_that_was_trained_on_held_out_triples_is_refused(folder):
     assert isinstance(PykeenFolder.open(folder, DATASET).ids, PykeenIds)
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("numeric_triples", "1\tx\t2", r"row 2: found \['1', 'x', '2'\], expected three ids"),
+        ("numeric_triples", "1\tnan\t2", "expected three ids"),
+        ("numeric_triples", f"1\t0\t{'9' * 30}", "expected three ids"),
+        ("numeric_triples", "14\t0\t1", r"row 2: found .*expected entities below 14 and relations below 3"),
+        ("entity_to_id", f"{'1' * 5000}\te1", "expected the ids 0 to 0"),
+        ("entity_to_id", f"0\t{'x' * 140_000}", r"is not as PyKEEN writes it \(field larger than field limit"),
+    ],
+    ids=range(6),
+)
+def test_tables_without_ids_are_refused(folder, file, text, message):
+    path = folder / "training_triples" / f"{file}.tsv.gz"
+    heading = gzip.decompress(path.read_bytes()).split(b"\n")[0]
+    path.write_bytes(gzip.compress(heading + b"\n" + text.encode() + b"\n"))
+    with pytest.raises(InputError, match=message):
+        PykeenFolder.open(folder, DATASET)
+
+
 def test_labels_that_need_quotes_are_read(folder):
     table = folder / "training_triples" / "entity_to_id.tsv.gz"
     text = gzip.decompress(table.read_bytes()).decode().replace("\te1\n", '\t"a ""quoted"" one"\n')

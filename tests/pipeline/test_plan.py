@@ -47,6 +47,8 @@ def test_a_file_sets_all_fields(tmp_path):
         ("seed = true", "seed is True, expected a whole number"),
         ("sede = 1", "unknown key 'sede'.*did you mean 'seed'"),
         ("dataset = ", "cannot be read as TOML"),
+        ("seed = " + "[" * 100_000, "cannot be read as TOML: it is nested too deep"),
+        ("seed = " + "9" * 4301, "cannot be read as TOML: Exceeds the limit"),
         ("set = 3", "set is 3, expected a table"),
         ("models = []", "expected one or more different names"),
         ("models = ['transe', 'transe']", "expected one or more different names"),

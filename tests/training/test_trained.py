@@ -81,6 +81,14 @@ def test_damaged_models_are_refused_by_name(tmp_path) -> None:
         TrainedModel.open(tmp_path / "nowhere")
 
 
+def test_a_record_that_asks_for_a_larger_model_is_refused_before_memory_is_taken(tmp_path) -> None:
+    _, stored = saved("transe", tmp_path / "m")
+    for dim in (10**9, 10**18):
+        wide = replace(stored.settings, options={**stored.settings.options, "dim": dim})
+        with pytest.raises(InputError, match=r"model.safetensors cannot be read: .*(ask for \(\d+, \d+\)|overflow)"):
+            replace(stored, settings=wide).load(GRAPH)
+
+
 def test_no_flipped_bit_of_a_model_goes_unnoticed(tmp_path) -> None:
     _, stored = saved("transe", tmp_path / "m")
     file = tmp_path / "m" / TENSORS

@@ -210,7 +210,7 @@ def imported_entries() -> dict[str, CatalogEntry]:
         content = read_json(record, "the record of an imported data set")
         name = record.parent.name
         counts, fingerprint = content.get("counts"), content.get("fingerprint")
-        if not _are_counts(counts) or not isinstance(fingerprint, str):
+        if counts is None or not _are_counts(counts) or not isinstance(fingerprint, str):
             raise DatasetError(
                 f"{record} lacks counts or a fingerprint. Import the data set again: "
                 f"`relens data import FOLDER --name {name} --force`"

@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from relens import __version__
-from relens.errors import RelensError
+from relens.errors import InputError, RelensError
 from relens.files import disk_errors
 from relens.progress import Progress
 from relens.unpacking import check_unpacked
@@ -21,6 +21,10 @@ MAX_BYTES = 256 * 2**20
 MAX_ARCHIVE_BYTES = 8 * 2**30
 MAX_UNPACKED_BYTES = 64 * 2**30
 CHUNK_BYTES = 2**16
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OverflowError, IndexError, ValueError,
+)  # fmt: skip
+"""Errors that a truncated or manipulated archive may raise."""
 
 
 def download_splits(sources: Mapping[str, tuple[str, ...]], folder: Path, progress: Progress) -> None:
@@ -49,7 +53,9 @@ def unpack(archive: Path, url: str, top: str, folder: Path, progress: Progress) 
             for member in opened.infolist():
                 _unpack(opened, member, top, folder)
                 advance(1)
-    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError, OverflowError) as error:
+    except InputError:
+        raise
+    except _DAMAGE as error:
         raise RelensError(f"{url} sent no complete zip archive ({error})") from error
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from relens.clusters.remote import Journal, Remote, Work
 from relens.ensemble.context import QueryIndex, SearchContext, SearchResult
+from relens.ensemble.grid import WEIGHT_LIMIT
 from relens.packs.pack import PackedRanks
 
 PartSearch = Callable[[PackedRanks, Sequence[QueryIndex], Sequence[int], Any], list[SearchResult]]
@@ -28,8 +29,12 @@ class ResultCodec:
 
     def decode(self, entry: dict[str, Any]) -> SearchResult:
         """Rebuild a result from ``encode``'s values."""
-        weights = np.array(entry["weights"], dtype=np.int64)
-        return SearchResult(weights, entry["value"], np.array(entry["trace"], dtype=np.float64).reshape(-1, 3))
+        weights, value, trace = entry["weights"], entry["value"], entry["trace"]
+        if not all(type(weight) is int and 0 <= weight <= WEIGHT_LIMIT for weight in weights) or not any(weights):
+            raise ValueError(f"found weights {weights}, expected whole numbers from 0 to {WEIGHT_LIMIT}, not all 0")
+        if not isinstance(value, int | float):
+            raise TypeError(f"found the value {value!r}, expected a number")
+        return SearchResult(np.array(weights, dtype=np.int64), value, np.array(trace, dtype=np.float64).reshape(-1, 3))
 
     def arrived(self, result: SearchResult, seconds: float) -> SearchResult:
         """Shift the trace so that it ends when the result arrived."""

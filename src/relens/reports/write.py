@@ -25,10 +25,12 @@ CURVES = "curves.json"
 def write_report(run: Run, folder: Path, *, curves: bool = False, progress: Progress = SILENT) -> Path:
     """Write the report of a run, which the caller holds, and return the path of the page; see ``relens.report``.
 
-    ``folder`` must be empty, absent, or an earlier report, which is replaced.
+    ``folder`` must be empty, absent, an earlier report, which is replaced, or the place of the run's own report, which
+    may be damaged.
     """
     check_extra()
-    _check_vacant(folder)
+    if folder != run.report_path:
+        _check_vacant(folder)
     material = gather(run, progress=progress)
     found = kept_or_measured(material, progress, measure=curves)
     rows = relation_rows(material)
