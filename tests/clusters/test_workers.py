@@ -62,7 +62,7 @@ time.sleep(float(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize(("parent", "seconds", "code"), [(os.getpid(), 1, 0), (os.getppid(), LONG, 1)])
+@pytest.mark.parametrize(("parent", "seconds", "code"), [(os.getpid, 1, 0), (os.getppid, LONG, 1)])
 def test_a_worker_that_starts_after_its_parent_has_ended_ends_too(parent, seconds, code):
-    done = subprocess.run([sys.executable, "-c", LATE, str(parent), str(seconds)], timeout=HANG, check=False)
+    done = subprocess.run([sys.executable, "-c", LATE, str(parent()), str(seconds)], timeout=HANG, check=False)
     assert done.returncode == code

@@ -181,10 +181,7 @@ def test_bad_scores_are_named_by_file_row_and_column(value, shown, dtype):
             "m0.npy holds int64, expected scores as float16, float32 or float64: use .astype",
         ),
         (dense_of("ranks", [np.ones((2, 3), complex)], np.zeros(2, dtype=int)), "holds complex128, expected ranks as"),
-        (
-            dense_of("ranks", [np.ones((0, 3))], np.zeros(0, dtype=int)),
-            "nothing to pack for valid: found 1 arrays and 0",
-        ),
+        (dense_of("ranks", [], np.zeros(0, dtype=int)), "nothing to pack for valid: found 0 arrays and 0"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(dense, message):
@@ -195,8 +192,11 @@ def test_arrays_that_do_not_fit_are_refused(dense, message):
 def test_files_of_another_shape_are_refused(tmp_path):
     np.save(tmp_path / "flat.npy", np.ones(4))
     np.save(tmp_path / "odd.npy", np.ones((2, 5)))
+    np.save(tmp_path / "empty.npy", np.ones((0, 3)))
     with pytest.raises(RanksError, match=r"flat.npy has shape \(4,\), expected \(queries, candidates\)"):
         Matrix.open(tmp_path / "flat.npy")
+    with pytest.raises(RanksError, match=r"empty.npy has shape \(0, 3\), expected \(queries, candidates\)"):
+        Matrix.open(tmp_path / "empty.npy")
     with pytest.raises(RanksError, match=r"odd.npy .*with a multiple of 2 columns"):
         Matrix.open(tmp_path / "odd.npy", queries_per_row=2)
     (tmp_path / "odd.npy").write_bytes((tmp_path / "odd.npy").read_bytes()[:-8])
