@@ -20,6 +20,9 @@ test: $(STAMP)-test
 	$(PYTEST)
 	# Compiled kernels are invisible to coverage: run those tests once more as plain Python.
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov-append -m kernels
+	# And once compiled with checks of every index, which a cache of its own keeps apart from kernels without them.
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m pytest -n logical --maxprocesses 8 \
+	  --dist worksteal -m kernels
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
 # A minute on two cores: one look at every package.
