@@ -106,7 +106,7 @@ def _wrong_ranks(packed: PackedRanks) -> str:
     query = _outside(packed.contested, packed.offsets, highest)
     if query >= 0:
         return f"the doubled rank of a candidate of query {query} is below 2, or above {highest[query]}"
-    gap = 0 if packed.gaps is None else _largest(packed.gaps)
+    gap = 0 if packed.gaps is None else int(_largest(packed.gaps))
     return f"a score gap has the size {gap:,}, expected at most {MAX_GAP:,}" if gap > MAX_GAP else ""
 
 
@@ -130,11 +130,11 @@ def _outside(
 
 
 @njit(cache=True, nogil=True)
-def _largest(gaps: npt.NDArray[np.int32]) -> int:
+def _largest(gaps: npt.NDArray[np.int32]) -> np.int64:
     """Return the largest size of a gap (N, K)."""
     low = high = np.int32(0)
     for model in range(gaps.shape[0]):
         row = gaps[model]
         for k in range(len(row)):
             low, high = min(low, row[k]), max(high, row[k])
-    return max(-int(low), int(high))
+    return max(-np.int64(low), np.int64(high))
