@@ -9,6 +9,7 @@ import pytest
 from relens.ensemble.grid import ADVANTAGE_LIMIT, MODEL_LIMIT, WEIGHT_LIMIT
 from relens.ensemble.inputs import INPUTS, available_inputs, check_input
 from relens.ensemble.inputs.base import SCALED_FOR, RankInput
+from relens.ensemble.inputs.log import MOST_FACTORED
 from relens.errors import InputError, RanksError
 from relens.packs.packing import MAX_GAP
 from tests.ensemble import oracles
@@ -91,6 +92,14 @@ def test_equal_products_of_ranks_tie_by_their_logarithms(n_candidates):
     assert compared > 500
     # With weights 2 : 1, ranks 7 and 4 tie with ranks 1 and 31: 24² · 18 = 12² · 72, in doubled numbers.
     assert 2 * table[24 - 10] + table[18 - 10] == 2 * table[12 - 10] + table[72 - 10]
+
+
+def test_no_more_candidates_could_be_factored(monkeypatch):
+    """At the limit, costs increase strictly; beyond it they would not."""
+    log, n_candidates = INPUTS["log"], 2 * MOST_FACTORED
+    assert (np.diff(log.whole_table(MOST_FACTORED)) >= 1).all()
+    monkeypatch.setattr("relens.ensemble.inputs.log.MOST_FACTORED", n_candidates)
+    assert (np.diff(log.whole_table(n_candidates)) < 1).any()
 
 
 def test_logarithms_among_very_many_candidates_are_rounded_one_by_one():

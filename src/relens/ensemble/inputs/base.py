@@ -103,18 +103,23 @@ class RankInput(Input):
 
         Where neighbouring ranks would round to one value (the far tail of ``rrf``), they are kept one apart.
         """
-        doubled = np.arange(2 * n_candidates + 1, dtype=np.float64)
-        value = np.asarray(self.value(np.maximum(doubled / 2, 1.0)), dtype=np.float64)
+        rank = np.maximum(np.arange(2 * n_candidates + 1) / 2, 1.0)
+        value = np.asarray(self.value(rank), dtype=np.float64)
         cost = value[0] - value
-        if not (np.all(np.isfinite(cost)) and np.all(np.diff(cost) >= 0) and cost[-1] > 0):
+        if not (np.isfinite(cost).all() and (cost[1:] >= cost[:-1]).all() and cost[-1] > 0):
             raise InputError(
                 f"input {self.name!r}: its values must be finite and decrease from rank 1 to {n_candidates}"
             )
-        steps = np.arange(len(cost))
-        scaled = np.rint(cost * ((ADVANTAGE_LIMIT - len(cost)) / cost[-1])).astype(np.int64)
-        # Strictly increasing: table[k] = max over j ≤ k of scaled[j] + (k − j).
-        strict: npt.NDArray[np.int64] = np.maximum.accumulate(scaled - steps) + steps
-        return strict
+        # In place: with the most candidates, each of these arrays has 268 MB.
+        del rank, value
+        cost *= (ADVANTAGE_LIMIT - len(cost)) / cost[-1]
+        table: npt.NDArray[np.int64] = np.rint(cost, out=cost).astype(np.int64)
+        # Strictly increasing: the new table[k] is the maximum over j ≤ k of table[j] + (k − j).
+        steps = np.arange(len(table))
+        table -= steps
+        np.maximum.accumulate(table, out=table)
+        table += steps
+        return table
 
 
 @lru_cache(maxsize=16)

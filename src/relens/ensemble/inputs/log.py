@@ -9,6 +9,9 @@ from relens.ensemble.inputs.base import RankInput
 OFFSET = 5
 """Added to the rank, so that the first few places do not count for more than all others together."""
 
+MOST_FACTORED = 2**18
+"""The most candidates whose costs can be sums of rounded logarithms of primes, and still increase strictly."""
+
 
 class Log(RankInput):
     """f(r) = −log(5 + r)."""
@@ -26,8 +29,10 @@ class Log(RankInput):
         """Return costs of 2n + 1 doubled ranks that keep ties: equal products of 5 + rank have equal sums of costs.
 
         The logarithm of each prime is rounded, and the cost of another number is the sum of its prime factors' costs.
-        For more than 2**18 candidates such costs would not increase strictly; then every logarithm is rounded alone.
+        With more than ``MOST_FACTORED`` candidates, every logarithm is rounded alone.
         """
+        if n_candidates > MOST_FACTORED:
+            return super().whole_table(n_candidates)
         numbers = np.arange(2 * n_candidates + 2 * OFFSET + 1)
         first = 2 * OFFSET
         scale = (ADVANTAGE_LIMIT - 2 * n_candidates - 1) / np.log(numbers[-1] / first)
@@ -40,8 +45,7 @@ class Log(RankInput):
             if np.array_equal(summed, costs[composite]):
                 break
             costs[composite] = summed
-        costs = costs[first:] - costs[first]
-        return costs if np.diff(costs).min() >= 1 else super().whole_table(n_candidates)
+        return np.asarray(costs[first:] - costs[first])
 
 
 def _smallest_factors(n: int) -> npt.NDArray[np.int64]:
