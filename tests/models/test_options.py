@@ -8,6 +8,8 @@ import torch
 from relens.errors import InputError, nearest
 from relens.models import MODELS
 
+BEYOND = "`{}` of TransE is a whole number beyond ±2,147,483,648, expected a smaller one"
+
 
 @pytest.mark.parametrize("name", ["TransE", "transe", "TRANSE"])
 def test_names_ignore_case(name):
@@ -33,6 +35,8 @@ def test_options_are_filled_up_with_defaults():
         ("complex", {"gamma": 3}, f"ComplEx has no option 'gamma'; {nearest('gamma', ['dim', 'shared_inverse'])}"),
         ("transe", {"dim": 0}, "`dim=0` of TransE: expected a whole number of at least 1"),
         ("transe", {"dim": 2.5}, "`dim=2.5` of TransE: expected a whole number of at least 1"),
+        ("transe", {"dim": 10**5000}, BEYOND.format("dim")),
+        ("transe", {"gamma": -9 * 10**9}, BEYOND.format("gamma")),
         ("transe", {"dim": True}, "`dim=True` of TransE: expected a whole number of at least 1"),
         ("transe", {"gamma": -1}, "`gamma=-1` of TransE: expected a number of at least 0"),
         ("transe", {"gamma": math.nan}, "`gamma=nan` of TransE: expected a number of at least 0"),

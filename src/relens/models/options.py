@@ -29,6 +29,9 @@ Number = Annotated[int, Range(0)]
 Probability = Annotated[float, Range(0, 1)]
 Margin = Annotated[float, Range(0)]
 
+MOST = 2**31
+"""Whole numbers stay below it, as sizes of tables must."""
+
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -53,6 +56,8 @@ def resolve_options(constructor: Callable[..., object], given: Mapping[str, obje
 
 def _checked(option: str, value: object, hint: Any, owner: str) -> object:
     """Return the value as its hint requires: a number in its range, a bool, a text, one of some names, or None."""
+    if isinstance(value, int) and abs(value) >= MOST:
+        raise InputError(f"`{option}` of {owner} is a whole number beyond ±{MOST:,}, expected a smaller one")
     found = f"`{option}={value!r}` of {owner}"
     if get_origin(hint) in (Union, UnionType):
         if value is None:
@@ -64,7 +69,7 @@ def _checked(option: str, value: object, hint: Any, owner: str) -> object:
             raise InputError(f"{found}: {nearest(str(value), choices)}")
         return value
     kind, *limits = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if kind is float and type(value) is int and abs(value) < 2**63:
+    if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or any(value not in limit for limit in limits):
         raise InputError(f"{found}: expected {' '.join(map(str, (_WORDS[kind], *limits)))}")
