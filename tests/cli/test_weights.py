@@ -176,7 +176,7 @@ def test_failed_imports_are_explained_and_change_nothing(searched, tmp_path, nam
     before = (searched / "weights" / "dsc.json").read_bytes()
     fail(2, message, "weights", "import", searched, tmp_path / name, *options)
     assert (searched / "weights" / "dsc.json").read_bytes() == before
-    assert [path.name for path in (searched / "weights").iterdir()] == ["dsc.json"]
+    assert [path.name for path in (searched / "weights").glob("*.json")] == ["dsc.json"]
 
 
 def test_a_file_that_is_not_there_is_wrong_use(searched, tmp_path):

@@ -445,7 +445,7 @@ def with_graph(tmp_path):
         (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         record = {
             "settings": {"model": "complex", "loss": "1vsall", "lr": 0.125},
-            "result": {"best_mrr": 0.3},
+            "result": {"best_mrr": 0.3, "step": records[-1]["step"]},
             "source": str(tmp_path / "toy"),
         }
         write_json(folder / "trained" / "model.json", record)

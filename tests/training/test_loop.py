@@ -120,6 +120,7 @@ def test_records_are_handed_over_and_written(tmp_path) -> None:
     assert all(record.loss > 0 and record.examples_per_second > 0 for record in seen)
     assert seen[0].seconds < seen[-1].seconds
     written = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert all(len(line.pop("checksum")) == 16 for line in written)
     assert written == read_log(tmp_path / LOG) == [record.__dict__ for record in seen]
 
 

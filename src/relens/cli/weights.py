@@ -45,7 +45,7 @@ def show_weights(
     """Show each model's weight in each group; rows sum to 1."""
     run = Run.open(run_path)
     name, found = load_weights(run, name)
-    value = found.to_json()
+    value = {**found.to_json(), "name": name}
     if relation is not None:
         if not any(relation in label for label in found.grouping.labels):
             hint = nearest(relation, found.relations)

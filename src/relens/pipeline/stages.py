@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from relens.checksums import file_checksum
 from relens.errors import InputError
 from relens.records import STAGE
-from relens.runs import Run
+from relens.runs import Run, is_log
 
 STAGES = ("train", "rank", "search", "report")
 """The stages in order. Each depends on all earlier ones."""
@@ -68,9 +68,13 @@ class Stage:
         STAGE.write(self._records[0], {"made_from": self._made_from, "left": left})
 
     def _checksums(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the checksums of the files that are there, by their names."""
+        """Return the checksums of the files that are there, by their names; empty ones of logs, which may differ."""
         files = {name: self._run.path / name for name in sorted(names)}
-        return {name: file_checksum(file) for name, file in files.items() if file.is_file()}
+        return {
+            name: "" if is_log(PurePath(name)) else file_checksum(file)
+            for name, file in files.items()
+            if file.is_file()
+        }
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self._run.path).as_posix()

@@ -137,10 +137,10 @@ def _training(run: Run, name: str) -> Training:
     record = read_json(trained, "trained model", TRAINED.remedy) if trained.is_file() else {}
     records, result = read_log(folder / LOG), dict(record.get("result", {}))
     complete = result and not (folder / RETRAIN).exists()
-    if complete and (not records or records[-1]["step"] != result["step"]):
+    if complete and (not records or records[-1].get("step") != result.get("step")):
         raise DamagedError(
-            f"{folder / LOG} does not end with step {result['step']:,}, the last one of the training. Remove the file: "
-            f"reports go on without it."
+            f"{folder / LOG} does not end with step {result.get('step')}, the last one of the training. Remove the "
+            f"file: reports go on without it."
         )
     return Training(records, dict(record.get("settings", {})), result)
 
