@@ -54,23 +54,24 @@ def write_files(folder: Path, part: float, protocol: int) -> list[Path]:
     import torch  # here, so that its memory is not counted where files are read
 
     rng = np.random.default_rng(0)
+    entities = max(2 * NEGATIVES, int(ENTITIES * min(1.0, 4 * part)))  # no more than the triples can name
     counts, splits = folder / "raw" / "num-node-list.csv.gz", folder / "split" / "time"
     for parent in (counts.parent, splits):
         parent.mkdir(parents=True)
-    counts.write_bytes(gzip.compress(f"{ENTITIES}\n".encode()))
+    counts.write_bytes(gzip.compress(f"{entities}\n".encode()))
     for split, size in {"train": TRAIN, "valid": TRIPLES, "test": TRIPLES}.items():
-        head, tail = rng.integers(0, ENTITIES, (2, int(size * part)))
+        head, tail = rng.integers(0, entities, (2, int(size * part)))
         columns = {"head": head, "relation": rng.integers(0, RELATIONS, len(head)), "tail": tail}
         if split != "train":
-            columns |= {"head_neg": negatives(head, rng), "tail_neg": negatives(tail, rng)}
+            columns |= {"head_neg": negatives(head, entities, rng), "tail_neg": negatives(tail, entities, rng)}
         torch.save(columns, splits / f"{split}.pt", pickle_protocol=protocol)
     return sorted(splits.iterdir())
 
 
-def negatives(answers: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def negatives(answers: npt.NDArray[np.int64], entities: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw the negatives of every answer (Q,): different entities, and not the answer, (Q, 500)."""
-    steps = rng.integers(1, ENTITIES // NEGATIVES, (len(answers), NEGATIVES))  # all of them stay short of one round
-    return np.asarray((answers[:, None] + np.cumsum(steps, axis=1)) % ENTITIES)
+    steps = rng.integers(1, entities // NEGATIVES, (len(answers), NEGATIVES))  # all of them stay short of one round
+    return np.asarray((answers[:, None] + np.cumsum(steps, axis=1)) % entities)
 
 
 def measure(folder: Path, files: list[Path], repeats: int) -> dict[str, Any]:
