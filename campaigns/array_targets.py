@@ -324,7 +324,7 @@ def _candidates() -> Target:
         files = written(write)
         return [files, unsealed(files)]
 
-    return Target("candidates", seeds, read, (*NPY_TOKENS, *JSON_TOKENS))
+    return Target("candidates alone", seeds, read, (*NPY_TOKENS, *JSON_TOKENS))
 
 
 def _weights() -> Target:
@@ -401,7 +401,7 @@ def _trained() -> Target:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.normal_()
-        result = TrainingResult(10, 10, 0.5, "steps", 1.0)
+        result = TrainingResult(10, 10, 0.5, "steps")
         return written(lambda path: save_trained(model, settings, result, dataset, "ring", path))
 
     def seeds() -> Sequence[Files]:
@@ -415,11 +415,13 @@ def _trained() -> Target:
         found = {
             "a header of 2^63 bytes": {**old, "model.safetensors": b"\xff" * 7 + b"\x7f" + content[8:]},
             "a header of 100 MB": {**old, "model.safetensors": (10**8).to_bytes(8, "little") + content[8:]},
+            "nested deep": {**old, "model.json": b'{"kind":' * 100_000},
+            "a long integer": {**old, "model.json": b'{"format":' + b"9" * 4301 + b"}"},
+            "an unknown setting": {**old, "model.json": json.dumps({**record, "settings": {"x" * 10**5: 1}}).encode()},
         }
-        for option, value in (("dim", 2**40), ("dim", 10**400), ("dim", -1), ("x", 1), ("dim", "4"), ("dim", None)):
-            settings = {**record["settings"], "options": {option: value}}
-            text = json.dumps({**record, "settings": settings}).encode()
-            found[f"{option}={str(value)[:20]}"] = {**old, "model.json": text}
+        for options in ({"x": 1}, *({"dim": value} for value in (10**9, 2**40, 10**18, 10**400, -1, "4", None))):
+            text = json.dumps({**record, "settings": {**record["settings"], "options": options}}).encode()
+            found[str(options)[:20]] = {**old, "model.json": text}
         return found
 
     return Target("trained", seeds, read, (*JSON_TOKENS, b"F64", b"BF16", b"I8", b"F8_E4M3", b"BOOL"), bombs)

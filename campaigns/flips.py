@@ -21,9 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.reading import VERBS, Answer, is_log
+from campaigns.reading import VERBS, Answer
 from campaigns.tally import Tally
 from campaigns.tiny import write_ring
+from relens.files import LOCK
+from relens.runs import is_log
 
 FLIPS = 1000
 """Random flips of the full campaign, and as many targeted ones."""
@@ -89,7 +91,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 def _copied(source: str, target: str) -> None:
     """Copy a file: by a link, unless commands write into files of its kind."""
-    if is_log(Path(source)):
+    if Path(source).name == LOCK or source.endswith(".jsonl"):
         shutil.copy2(source, target)
     else:
         os.link(source, target)

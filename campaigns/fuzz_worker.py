@@ -95,6 +95,7 @@ def attack(place: Path, at: Any, pipe: Any) -> None:
 
 def _do(job: Job, place: Path, at: Any, pipe: Any) -> None:
     """Try the inputs of a job."""
+    _lift_limits()
     (target,) = (target for target in find_targets(job.modules) if target.name == job.target)
     inputs = _Inputs(target, job.seed)
     reader = _Reader(target, place)
@@ -114,6 +115,12 @@ def _do(job: Job, place: Path, at: Any, pipe: Any) -> None:
         if reader.grown():
             os._exit(RENEW)
     pipe.send(Found(len(inputs.first) + job.inputs, done=True))
+
+
+def _lift_limits() -> None:
+    """Let inputs be made and kernels be compiled without the limits of an input of an earlier job."""
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU):
+        resource.setrlimit(limit, (resource.RLIM_INFINITY,) * 2)
 
 
 @dataclass(frozen=True)
@@ -165,7 +172,6 @@ class _Reader:
 
     def warm_up(self, seeds: Sequence[Files]) -> None:
         """Import and compile what reading needs. From now on, memory and files are limited."""
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
         for files in seeds:
             with contextlib.suppress(Exception):
                 self.read(files, set())

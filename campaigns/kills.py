@@ -3,7 +3,6 @@
 ``python -m campaigns kills --seed 0`` trains a tiny run and kills commands that write. Linux only.
 """
 
-import json
 import os
 import random
 import shutil
@@ -15,10 +14,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
+from campaigns.compared import contents
 from campaigns.forks import Server
 from campaigns.tally import Tally
 from campaigns.tiny import MODELS, write_ring
@@ -104,7 +103,7 @@ class Whole:
 
     Attributes:
         seconds: how long it takes.
-        contents: what it leaves, as ``contents`` returns it.
+        contents: what it leaves, as ``left`` returns it.
     """
 
     seconds: float
@@ -143,7 +142,7 @@ class Place:
             if self.run(command.line(self.inputs)):
                 raise SystemExit(f"{command.name} fails by itself:\n{self.output.read_text()}")
             seconds = time.monotonic() - begin
-        return Whole(seconds, contents(self.folder / "work"))
+        return Whole(seconds, left(self.folder / "work"))
 
     def kill(self, command: Command, whole: Whole, moment: float, number: signal.Signals) -> str | None:
         """Kill a command at a share of its time and run it again; return what is wrong."""
@@ -161,7 +160,7 @@ class Place:
             return f"{where}: {left} processes lived on"
         if again := self.run(command.line(self.inputs)):
             return f"{where}: the same command ends with {again}:\n{self._said()}"
-        return compare(where, whole.contents, contents(self.folder / "work"))
+        return compare(where, whole.contents, left(self.folder / "work"))
 
     def _said(self) -> str:
         return self.output.read_text(errors="replace")[-600:]
@@ -205,34 +204,10 @@ def seconds_ready(process: int) -> float:
     return waited
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return what a command must leave in its folder, by name: folders, and the bytes of files, without times."""
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_dir():
-            found[f"{path.relative_to(folder)}/"] = b""
-        elif path.name not in LOGS:
-            found[str(path.relative_to(folder))] = untimed(path)
-    return found
-
-
-LOGS = (".lock", "log.jsonl", "index.html", "training.svg", "training.png")
-TIMES = ("seconds", "examples_per_second", "seconds_left", "checksum", "left", "made_from", "trace")
-
-
-def untimed(path: Path) -> bytes:
-    """Return the bytes of a file, without the times in it if it is a record."""
-    if path.suffix != ".json":
-        return path.read_bytes()
-    return json.dumps(_without_times(json.loads(path.read_bytes()))).encode()
-
-
-def _without_times(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_times(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _without_times(item) for key, item in value.items() if key not in TIMES}
-    return value
+def left(folder: Path) -> dict[str, bytes]:
+    """Return what a command must leave in its folder, by name: folders, and the bytes of files but logs."""
+    folders = (path.relative_to(folder) for path in folder.rglob("*") if path.is_dir())
+    return {**{f"{path}/": b"" for path in folders}, **contents(folder)}
 
 
 def compare(where: str, expected: dict[str, bytes], found: dict[str, bytes]) -> str | None:

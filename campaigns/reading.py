@@ -6,16 +6,17 @@
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from campaigns.compared import contents
 from campaigns.tiny import CHANGES, MODELS
-from relens.files import LOCK
 
 METHODS = ("mean", "mrr-mean", "simple", "dsc")
 PLAN = (
@@ -26,8 +27,6 @@ BEGUN = ("--model", "transe", "--name", "begun", "--preset", "demo", "--device",
 BEGUN += tuple(word for change in CHANGES for word in ("--set", change))
 OTHERS = ("models/begun/", "evaluations/")
 """What other commands than ``relens run`` left in the run."""
-TIMED = ("seconds", "trace", "checksum", "made_from", "left", "examples_per_second", "seconds_left")
-"""Keys of records whose values depend on times, and on other records that do."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,8 @@ def resuming(graph: Path, run: Path, folder: Path) -> Answer:
     """Finish the training that was interrupted. Its output is the model."""
     del folder
     answer = relens("train", graph, "--run", run, *BEGUN)
-    return Answer(answer.code, contents(run / "models" / "begun"), answer.said)
+    made = {name: content for name, content in contents(run).items() if name.startswith("models/begun/")}
+    return Answer(answer.code, made, answer.said)
 
 
 def serving(graph: Path, run: Path, folder: Path) -> Answer:
@@ -167,10 +167,21 @@ class Inline:
         """Call a function once."""
         return [function(*arguments)]
 
-    def run(self, function: Callable[..., Any], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the result of each task in order."""
-        for at, task in enumerate(tasks):
-            yield at, function(shared, task)
+    def submit(self, function: Callable[..., Any], shared: Any, task: Any) -> Any:
+        """Return a task that runs when its result is asked for."""
+        return partial(function, shared, task)
+
+    def wait(self, handles: Sequence[Any], seconds: float) -> Any:
+        """Return the first task."""
+        del seconds
+        return handles[0]
+
+    def result(self, handle: Any) -> Any:
+        """Run the task."""
+        return handle()
+
+    def drop(self, handle: Any) -> None:
+        """Forget a task."""
 
 
 def _search_remotely(run: Path, *, parts: int | None = None) -> Any:
@@ -180,41 +191,18 @@ def _search_remotely(run: Path, *, parts: int | None = None) -> Any:
     from relens.ensemble.distributed import SearchJournal
 
     class Mortal(Inline):
-        def run(self, function: Callable[..., Any], shared: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-            yield from list(super().run(function, shared, tasks))[:parts]
-            if parts is not None:
+        results = 0
+
+        def result(self, handle: Any) -> Any:
+            if self.results == parts:
                 raise KeyboardInterrupt
+            self.results += 1
+            return super().result(handle)
 
     opened = library.open_run(run)
     remote = Remote(Mortal(), SearchJournal(run / "search.jsonl"))
     weights = library.search(opened.ranks("valid"), method="dsc", regularise="none", input="rank", remote=remote)
-    return pruned(weights.to_json())
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """Return what must be equal in equal runs: the content of each file but logs, without times."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): _content(path) for path in files if not is_log(path)}
-
-
-def is_log(path: Path) -> bool:
-    """Say whether a file is a log, or the file of a lock."""
-    return path.name == LOCK or path.suffix == ".jsonl"
-
-
-def _content(path: Path) -> Any:
-    content = path.read_bytes()
-    try:
-        return pruned(json.loads(content)) if path.suffix == ".json" else content
-    except ValueError:
-        return content
-
-
-def pruned(value: Any) -> Any:
-    """Return JSON values without those that depend on times."""
-    if isinstance(value, dict):
-        return {key: pruned(part) for key, part in value.items() if key not in TIMED}
-    return [pruned(part) for part in value] if isinstance(value, list) else value
+    return weights.to_json()
 
 
 def _plain(text: str, run: Path, folder: Path) -> list[str]:

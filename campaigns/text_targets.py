@@ -45,7 +45,6 @@ def targets() -> list[Target]:
         Target("questions", _questions, _read_questions, (b'{"anchor": ', b"tail", b"head")),
         Target("PyKEEN", _pykeens, _read_pykeen),
         Target("weights table", _weights_tables, _read_weights_table, bombs=_weights_bombs),
-        Target("trained model", _trained, _read_trained, bombs=_trained_bombs),
         Target("run", _runs, _read_run),
         Target("upgrade", _old_runs, _upgrade_run),
         Target("journal", _journals, _read_journal),
@@ -576,48 +575,6 @@ def _weights_bombs() -> Mapping[str, Files]:
         "a long field": {"weights.csv": b"group,one,two\n" + b"x" * 200_000 + b",1,2\n"},
         "a long number": {"weights.csv": b"group,one,two\nrelation 0 [tail]," + b"9" * 100_000 + b",2\n"},
         "many columns": {"weights.csv": b"group" + b",one" * 50_000 + b"\n"},
-    }
-
-
-@cache
-def _trained() -> Sequence[Files]:
-    import torch
-
-    from relens.models import MODELS
-    from relens.training.loop import TrainingResult
-    from relens.training.presets import resolve_settings
-    from relens.training.trained import save_trained
-
-    dataset, settings = _dataset(), resolve_settings("small", "transe", "demo", ["dim=2"])
-    model = MODELS.find("transe").build(len(dataset.entities), len(dataset.relations), settings.options)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    result = TrainingResult(20, 10, 0.5, "steps", 1.5)
-    return [_written(lambda folder: save_trained(model, settings, result, dataset, "small", folder / "trained"))]
-
-
-def _read_trained(folder: Path) -> object:
-    from relens.training.trained import TrainedModel
-
-    return TrainedModel.open(folder / "trained").load(_dataset())
-
-
-def _trained_bombs() -> Mapping[str, Files]:
-    seed = _trained()[0]
-    record = json.loads(seed["trained/model.json"])
-    record.pop("checksum", None)
-
-    def changed(**options: Any) -> Files:
-        settings = {**record["settings"], "options": {**record["settings"]["options"], **options}}
-        return {**seed, "trained/model.json": _json({**record, "settings": settings})}
-
-    return {
-        "a wide model": changed(dim=10**9),
-        "a wider model": changed(dim=10**18),
-        "an unknown setting": {**seed, "trained/model.json": _json({**record, "settings": {"x" * 10**5: 1}})},
-        "nested deep": {**seed, "trained/model.json": b'{"kind":' * DEEP},
-        "a long integer": {**seed, "trained/model.json": b'{"format":' + b"9" * 4301 + b"}"},
     }
 
 

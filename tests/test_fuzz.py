@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.fuzz import attack_readers
+from campaigns.fuzz_worker import find_targets
 from campaigns.mutations import mutated
 from campaigns.tally import Tally
 
@@ -44,6 +45,11 @@ def test_the_campaign_notices_each_way_to_fail(tmp_path: Path) -> None:
     shutil.rmtree(Path(input_).parent)
 
 
+def test_targets_have_names_of_their_own() -> None:
+    names = [target.name for target in find_targets()]
+    assert len(set(names)) == len(names)
+
+
 def test_equal_seeds_give_equal_inputs() -> None:
     files = {"a.json": b'{"a": [1, 2.5, "x"]}', "b.tsv": b"a\tr\tb\nc\tr\td\n", "c": b"\x80\x02K\x01."}
 
@@ -52,4 +58,4 @@ def test_equal_seeds_give_equal_inputs() -> None:
 
     assert inputs(1) == inputs(1) != inputs(2)
     assert sum(made != files for made in inputs(1)) > 250
-    assert sum(b"token" in content for made in inputs(1) for content in made.values()) > 5
+    assert sum(b"token" in content for made in inputs(1) for content in made.values()) > 1
