@@ -103,7 +103,7 @@ class Whole:
 
     Attributes:
         seconds: how long it takes.
-        contents: what it leaves, as ``left`` returns it.
+        contents: what it leaves, as ``left_behind`` returns it.
     """
 
     seconds: float
@@ -142,7 +142,7 @@ class Place:
             if self.run(command.line(self.inputs)):
                 raise SystemExit(f"{command.name} fails by itself:\n{self.output.read_text()}")
             seconds = time.monotonic() - begin
-        return Whole(seconds, left(self.folder / "work"))
+        return Whole(seconds, left_behind(self.folder / "work"))
 
     def kill(self, command: Command, whole: Whole, moment: float, number: signal.Signals) -> str | None:
         """Kill a command at a share of its time and run it again; return what is wrong."""
@@ -160,7 +160,7 @@ class Place:
             return f"{where}: {left} processes lived on"
         if again := self.run(command.line(self.inputs)):
             return f"{where}: the same command ends with {again}:\n{self._said()}"
-        return compare(where, whole.contents, left(self.folder / "work"))
+        return compare(where, whole.contents, left_behind(self.folder / "work"))
 
     def _said(self) -> str:
         return self.output.read_text(errors="replace")[-600:]
@@ -204,7 +204,7 @@ def seconds_ready(process: int) -> float:
     return waited
 
 
-def left(folder: Path) -> dict[str, bytes]:
+def left_behind(folder: Path) -> dict[str, bytes]:
     """Return what a command must leave in its folder, by name: folders, and the bytes of files but logs."""
     folders = (path.relative_to(folder) for path in folder.rglob("*") if path.is_dir())
     return {**{f"{path}/": b"" for path in folders}, **contents(folder)}

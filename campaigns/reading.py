@@ -25,7 +25,7 @@ PLAN = (
 )  # fmt: skip
 BEGUN = ("--model", "transe", "--name", "begun", "--preset", "demo", "--device", "cpu", "--seed", "7")
 BEGUN += tuple(word for change in CHANGES for word in ("--set", change))
-OTHERS = ("models/begun/", "evaluations/")
+OTHERS = ("models/begun/", "evaluations/", "search.jsonl")
 """What other commands than ``relens run`` left in the run."""
 
 
@@ -81,8 +81,16 @@ def running(graph: Path, run: Path, folder: Path) -> Answer:
     """Repeat the ``relens run`` that made the run. Its output is the run, without the work of other commands."""
     del folder
     answer = relens("run", graph, "--run", run, "--config", _methods(graph), *PLAN)
-    made = {name: content for name, content in contents(run).items() if not name.startswith(OTHERS)}
+    made = {name: _value(name, content) for name, content in contents(run).items() if not name.startswith(OTHERS)}
     return Answer(answer.code, [answer.output, made], answer.said)
+
+
+def _value(name: str, content: bytes) -> Any:
+    """Return what a file says: a damaged layout of JSON, such as a missing line end, is no damage."""
+    if name.endswith(".json"):
+        with suppress(ValueError):
+            return json.loads(content)
+    return content
 
 
 def resuming(graph: Path, run: Path, folder: Path) -> Answer:
