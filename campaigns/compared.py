@@ -1,6 +1,6 @@
 """What must be equal in equal runs: the content of all files except those named as logs; see docs/formats.md."""
 
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from relens.runs import is_log
 
@@ -11,9 +11,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     Args:
         folder: a run, or a folder that holds runs and what commands wrote beside them.
     """
-    files = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.as_posix(): (folder / path).read_bytes() for path in files if not _is_log(path)}
-
-
-def _is_log(path: PurePath) -> bool:
-    return is_log(path) or is_log(PurePath(*path.parts[1:]))
+    runs = [folder, *(record.parent for record in folder.rglob("run.json"))]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    logs = {path for run in runs for path in files if path.is_relative_to(run) and is_log(path.relative_to(run))}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files if path not in logs}

@@ -71,9 +71,11 @@ def test_contents_are_all_files_of_a_run_except_logs(tmp_path: Path) -> None:
         "models/a/trained/model.json", "models/a/.again", "weights/.dsc.json.x.part", "log.jsonl", "report/curves.svg",
     )  # fmt: skip
     for name in (*logs, *others):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    assert compared.contents(tmp_path) == {name: name.encode() for name in others}
+        path = tmp_path / "mine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    assert compared.contents(tmp_path / "mine") == {name: name.encode() for name in others}
+    assert compared.contents(tmp_path) == {f"mine/{name}": name.encode() for name in others}
 
 
 def test_an_unknown_campaign_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
