@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import relens
 from relens.errors import InputError
@@ -104,7 +104,11 @@ def test_a_training_that_was_interrupted_is_resumed(old, tmp_path):
     resumed = succeed("train", graph, "--run", old, "--name", "begun", *BEGUN)
     assert "training begun: preset demo, 30 steps on cpu, resuming at step 10 of 30" in resumed.err
     succeed("train", graph, "--run", tmp_path / "whole", *BEGUN)
-    assert Run.open(old).model("begun").digest == Run.open(tmp_path / "whole").model("complex").digest
+    # Another processor took the first ten steps: parameters are close, not equal.
+    dataset = relens.load_dataset(graph)
+    found = Run.open(old).model("begun").load(dataset).state_dict()
+    whole = Run.open(tmp_path / "whole").model("complex").load(dataset).state_dict()
+    torch.testing.assert_close(found, whole, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
