@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+import torch
 
 import relens
 from relens.errors import InputError
