@@ -191,7 +191,7 @@ def _reduced() -> Target:
 
     def changed(changes: Mapping[str, bytes]) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(seeds()[0]["ranks.npz"])) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()} | changes
+            members = {name: archive.read(name) for name in archive.namelist()} | dict(changes)
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in members.items():
@@ -339,11 +339,8 @@ def _weights() -> Target:
         return weights.normalised(), weights.answer_ranks(packed).realistic.sum(), weights.to_json()
 
     def seeds() -> Sequence[Files]:
-        found = []
-        for settings in ({"method": "dsc", "input": "log"}, {"method": "mean", "input": "score"}):
-            files = {"w.json": json.dumps(search(packed, **settings).to_json()).encode()}
-            found.append(files)
-        return found
+        found = [search(packed, method="dsc", input="log"), search(packed, method="mean", input="score")]
+        return [{"w.json": json.dumps(weights.to_json()).encode()} for weights in found]
 
     return Target("weights", seeds, read, JSON_TOKENS)
 

@@ -59,7 +59,9 @@ VERBS = {
     "run": Verb((*PIPELINE, "--run", "run"), 18, finished=False),
     "run --force report": Verb((*PIPELINE, "--run", "run", "--force", "report"), 6),
     "data import": Verb(("data", "import", "ring", "--name", "mine", "--force"), 8, finished=False),
-    "data sample-negatives": Verb(("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 8, False),
+    "data sample-negatives": Verb(
+        ("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 8, finished=False
+    ),
     "search": Verb(("search", "run", "--name", "again", "--jobs", "1"), 8),
     "compare": Verb(("compare", "run", "mean", "dsc", "-o", "methods.txt", "--jobs", "1"), 8),
     "evaluate": Verb(("evaluate", "run", "--weights", "mean", "-o", "table.txt", "--jobs", "1"), 6),
@@ -74,8 +76,8 @@ VERBS = {
 }
 
 
-class Ended(NamedTuple):
-    """How a command ended."""
+class CommandResult(NamedTuple):
+    """The exit code of a command, and its output."""
 
     code: int
     text: str
@@ -120,7 +122,7 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,{options}", str(self.path)], check=True)
 
 
-def relens(words: Sequence[str], folder: Path, longest: int | None = None) -> Ended:
+def relens(words: Sequence[str], folder: Path, longest: int | None = None) -> CommandResult:
     """Run a command in a fork of this process, which has loaded everything; return its code and what it printed.
 
     Args:
@@ -147,7 +149,7 @@ def relens(words: Sequence[str], folder: Path, longest: int | None = None) -> En
         else:
             os.kill(child, signal.SIGKILL)
             text += f"\nnothing happened for {PATIENCE_S} s".encode()
-    return Ended(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text.decode(errors="replace"))
+    return CommandResult(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text.decode(errors="replace"))
 
 
 def _command(words: Sequence[str], folder: Path, output: int, longest: int | None) -> int:
@@ -174,7 +176,7 @@ def _command(words: Sequence[str], folder: Path, output: int, longest: int | Non
     return code
 
 
-class Result(NamedTuple):
+class Expected(NamedTuple):
     """What a command makes with enough space, and the pages, files and longest file it needs."""
 
     content: dict[str, bytes]
@@ -185,7 +187,7 @@ class Result(NamedTuple):
 
 def everything(disk: Path) -> dict[str, bytes]:
     """Return what must be equal on two disks: files, and the contents of runs without logs."""
-    found = {}
+    found: dict[str, bytes] = {}
     for place in sorted(disk.iterdir()):
         if place.name in ("temporary", "home"):
             continue
@@ -225,19 +227,19 @@ def _write_scores(folder: Path) -> None:
             np.save(folder / f"{model}_{split}_scores.npy", rng.normal(size=(6, 5)).astype(np.float32))
 
 
-def _expect(ended: Ended) -> None:
+def _expect(ended: CommandResult) -> None:
     if ended.code:
         raise SystemExit(f"a command that the attacks need fails with enough space:\n{ended.text}")
 
 
-def expected(disk: Disk, verb: Verb, template: Path) -> Result:
+def expected(disk: Disk, verb: Verb, template: Path) -> Expected:
     """Run a command with enough space."""
     disk.fill(template)
     before, (pages, files) = _sizes(disk.path), disk.used()
     _expect(relens(verb.words, disk.path))
     written = [size for key, size in _sizes(disk.path).items() if key not in before] or [1]
     pages = max(sum(-(-size // PAGE) for size in written), disk.used()[0] - pages)
-    return Result(everything(disk.path), pages, max(len(written), disk.used()[1] - files), max(written))
+    return Expected(everything(disk.path), pages, max(len(written), disk.used()[1] - files), max(written))
 
 
 def _sizes(disk: Path) -> dict[tuple[Path, int], int]:
@@ -245,7 +247,7 @@ def _sizes(disk: Path) -> dict[tuple[Path, int], int]:
     return {(path, path.stat().st_ctime_ns): path.stat().st_size for path in disk.rglob("*") if path.is_file()}
 
 
-def attempt(disk: Disk, verb: Verb, template: Path, result: Result, limit: tuple[str, int]) -> str | None:
+def attempt(disk: Disk, verb: Verb, template: Path, result: Expected, limit: tuple[str, int]) -> str | None:
     """Run a command with too little space, then with enough; return the defect."""
     kind, amount = limit
     disk.fill(template)
@@ -264,7 +266,7 @@ def attempt(disk: Disk, verb: Verb, template: Path, result: Result, limit: tuple
     return _difference("the same command with enough space", everything(disk.path), result.content)
 
 
-def _badly_ended(ended: Ended) -> str | None:
+def _badly_ended(ended: CommandResult) -> str | None:
     if ended.code not in (0, 1):
         return f"ends with {ended.code}, expected 1: {ended.text[-1500:]}"
     if "Traceback" in ended.text or "Exception ignored" in ended.text:
@@ -314,7 +316,7 @@ def attack(amount: float, seed: int, folder: Path, *, mounted: bool) -> dict[str
     return tallies
 
 
-def _limit(chosen: random.Random, result: Result, *, mounted: bool) -> tuple[str, int]:
+def _limit(chosen: random.Random, result: Expected, *, mounted: bool) -> tuple[str, int]:
     """Choose what runs out, and after how much: small amounts as often as large ones."""
     kind = chosen.choice(["pages", "pages", "pages", "files", "longest"]) if mounted else "longest"
     most = {"pages": result.pages, "files": result.files, "longest": result.longest}[kind]

@@ -81,7 +81,7 @@ class Damage:
         _replace(run / self.file, content)
 
 
-def _replace(file: Path, content: bytes) -> None:
+def _replace(file: Path, content: bytes | bytearray) -> None:
     """Replace the content of a file; its time stays as it is."""
     state = file.stat()
     file.unlink()  # it may be a link to the file of the intact run
@@ -117,14 +117,16 @@ def targeted(run: Path, amount: int, draw: random.Random) -> Iterator[Damage]:
         others = [other for other in by_size[size] if other != file and not is_log(Path(other))]
         kind = draw.choice(["flip"] * 6 + ["cut"] + ["swap"] * bool(others))
         # In the first turn, each file is shown to ``relens run``.
-        tried = {"run": number < len(files) or number % RUN_EVERY == 0}
+        run_too = number < len(files) or number % RUN_EVERY == 0
         if kind == "swap":
-            yield Damage("targeted", kind, file, other=draw.choice(others), **tried)
+            yield Damage("targeted", kind, file, other=draw.choice(others), run=run_too)
         elif kind == "cut":
-            yield Damage("targeted", kind, file, draw.choice([0, size // 2, size - 1, draw.randrange(size)]), **tried)
+            yield Damage(
+                "targeted", kind, file, draw.choice([0, size // 2, size - 1, draw.randrange(size)]), run=run_too
+            )
         else:
             content = (run / file).read_bytes()
-            yield Damage("targeted", kind, file, 8 * _place(content, draw) + draw.randrange(8), **tried)
+            yield Damage("targeted", kind, file, 8 * _place(content, draw) + draw.randrange(8), run=run_too)
 
 
 def _place(content: bytes, draw: random.Random) -> int:

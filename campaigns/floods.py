@@ -218,7 +218,22 @@ def random_bytes(service: Service, draw: random.Random, end: float, expected: An
 def strange_questions(service: Service, draw: random.Random, end: float, expected: Any) -> Tally:
     """Send well-formed requests with strange content."""
     del expected
-    strange = ("", "e3", "next", "\0", "💥", "../../etc/passwd", "x" * 500, None, True, -1, 1e308, [], {}, [[]] * 100)
+    strange: tuple[Any, ...] = (
+        "",
+        "e3",
+        "next",
+        "\0",
+        "💥",
+        "../../etc/passwd",
+        "x" * 500,
+        None,
+        True,
+        -1,
+        1e308,
+        [],
+        {},
+        [[]] * 100,
+    )
 
     def one(own: random.Random) -> str | None:
         query = {own.choice(("head", "tail", "relation", "top", "more")): own.choice(strange) for _ in range(3)}
@@ -234,7 +249,8 @@ def side_by_side(end: float, draw: random.Random, one: Callable[[random.Random],
     tally = Tally()
 
     def repeat(seed: int) -> list[str | None]:
-        own, found = random.Random(seed), []
+        own = random.Random(seed)
+        found: list[str | None] = []
         while not found or time.monotonic() < end:
             try:
                 found.append(one(own))

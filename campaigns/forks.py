@@ -55,6 +55,7 @@ class Server:
 
         A command that hangs is killed.
         """
+        assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], PATIENCE_S)[0]:
             os.kill(self._running, signal.SIGKILL)
         return self._answer()

@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
-from campaigns.fuzz_worker import CPU_S, MODULES, RENEW, Found, Job, attack, find_targets
+from campaigns.fuzz_worker import CPU_S, MODULES, RENEW, Job, Message, attack, find_targets
 from campaigns.tally import Tally
 
 INPUTS = 200_000
@@ -38,7 +38,7 @@ def attack_readers(inputs: int, seed: int, folder: Path, modules: tuple[str, ...
     names = [target.name for target in find_targets(modules)]
     waiting = deque(Job(name, seed, inputs, modules=modules) for name in names)
     tallies = {name: Tally() for name in names}
-    kept = _Kept()
+    kept = DefectInputs()
     memory = Path("/dev/shm")  # faster than a disk: every input is written
     with tempfile.TemporaryDirectory(prefix="relens-fuzz-", dir=memory if memory.is_dir() else folder) as places:
         workers: list[_Worker] = []
@@ -61,7 +61,7 @@ def attack_readers(inputs: int, seed: int, folder: Path, modules: tuple[str, ...
     return tallies
 
 
-class _Kept:
+class DefectInputs:
     """The inputs that were defects, in a folder that stays: one for each cause."""
 
     def __init__(self) -> None:
@@ -104,11 +104,11 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):  # listening tells why
             self.pipe.send(job)
 
-    def listen(self, tally: Tally, kept: _Kept) -> bool:
+    def listen(self, tally: Tally, kept: DefectInputs) -> bool:
         """Note what the process says, and return whether it goes on; if not, ``job`` is what is left to do."""
         try:
             while self.job is not None and self.pipe.poll():
-                found: Found = self.pipe.recv()
+                found: Message = self.pipe.recv()
                 self._note(found.next, found.cause, tally, kept)
                 if found.done:
                     self.job = None
@@ -121,7 +121,7 @@ class _Worker:
             self.process.kill()
         return True
 
-    def _note(self, begin: int, cause: str | None, tally: Tally, kept: _Kept) -> None:
+    def _note(self, begin: int, cause: str | None, tally: Tally, kept: DefectInputs) -> None:
         """Note that all inputs before ``begin`` are tried, and what was wrong with the last of them."""
         assert self.job is not None
         for _ in range(begin - self.job.begin - (cause is not None)):
@@ -132,10 +132,11 @@ class _Worker:
             shutil.rmtree(files, ignore_errors=True)
         self.job = replace(self.job, begin=begin)
 
-    def _end(self, tally: Tally, kept: _Kept) -> None:
+    def _end(self, tally: Tally, kept: DefectInputs) -> None:
         """Note how the process ended, if it was not by itself."""
         self.process.join()
         code, at = self.process.exitcode, int(self._at.value)
+        assert code is not None
         if code == RENEW:
             return
         if at < 0:

@@ -70,7 +70,7 @@ def find_targets(modules: Sequence[str] = MODULES) -> list[Target]:
     return [target for module in modules for target in importlib.import_module(module).targets()]
 
 
-class Found(NamedTuple):
+class Message(NamedTuple):
     """What a worker says: the next input, what was wrong with the one before it, and whether the job is done."""
 
     next: int
@@ -111,10 +111,10 @@ def _do(job: Job, place: Path, at: Any, pipe: Any) -> None:
             found.add(cause)
             _write(files, place / f"defect-{number}")
         if cause is not None or number % NOTED == 0:
-            pipe.send(Found(number + 1, cause))
+            pipe.send(Message(number + 1, cause))
         if reader.grown():
             os._exit(RENEW)
-    pipe.send(Found(len(inputs.first) + job.inputs, done=True))
+    pipe.send(Message(len(inputs.first) + job.inputs, done=True))
 
 
 def _lift_limits() -> None:

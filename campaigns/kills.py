@@ -21,6 +21,7 @@ from campaigns.compared import contents
 from campaigns.forks import Server
 from campaigns.tally import Tally
 from campaigns.tiny import MODELS, write_ring
+from relens.errors import counted
 
 KILLS = 100
 """Kills of the full campaign."""
@@ -98,12 +99,12 @@ COMMANDS = (
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What a command does that nobody kills.
+class Expected:
+    """The result of a command that runs to its end.
 
     Attributes:
-        seconds: how long it takes.
-        contents: what it leaves, as ``left_behind`` returns it.
+        seconds: its duration.
+        contents: its files, as ``left_behind`` returns them.
     """
 
     seconds: float
@@ -134,7 +135,7 @@ class Place:
         self.server.start(words, self.folder / "work", self.output)
         return self.server.code()
 
-    def measure(self, command: Command) -> Whole:
+    def measure(self, command: Command) -> Expected:
         """Run a command twice, as kernels are compiled the first time; return what it does the second time."""
         for _ in range(2):
             command.prepare(self.inputs, self.folder / "work")
@@ -142,27 +143,27 @@ class Place:
             if self.run(command.line(self.inputs)):
                 raise SystemExit(f"{command.name} fails by itself:\n{self.output.read_text()}")
             seconds = time.monotonic() - begin
-        return Whole(seconds, left_behind(self.folder / "work"))
+        return Expected(seconds, left_behind(self.folder / "work"))
 
-    def kill(self, command: Command, whole: Whole, moment: float, number: signal.Signals) -> str | None:
+    def kill(self, command: Command, expected: Expected, moment: float, number: signal.Signals) -> str | None:
         """Kill a command at a share of its time and run it again; return what is wrong."""
         command.prepare(self.inputs, self.folder / "work")
         self.output.write_bytes(b"")
         process = self.server.start(command.line(self.inputs), self.folder / "work", self.output)
-        time.sleep(moment * whole.seconds)
+        time.sleep(moment * expected.seconds)
         with suppress(ProcessLookupError):  # it has ended already
             (os.killpg if number in TO_ALL else os.kill)(process, number)
         code = self.server.code()
-        where = f"{command.name}, {number.name} at {moment * whole.seconds:.2f} s of {whole.seconds:.2f} s"
+        where = f"{command.name}, {number.name} at {moment * expected.seconds:.2f} s of {expected.seconds:.2f} s"
         if code not in (0, INTERRUPTED, -number):
-            return f"{where}: ended with {code}:\n{self._said()}"
+            return f"{where}: ended with {code}:\n{self._messages()}"
         if left := survivors(process):
-            return f"{where}: {left} processes lived on"
+            return f"{where}: {counted(left, 'process', 'processes')} survived"
         if again := self.run(command.line(self.inputs)):
-            return f"{where}: the same command ends with {again}:\n{self._said()}"
-        return compare(where, whole.contents, left_behind(self.folder / "work"))
+            return f"{where}: the same command ends with {again}:\n{self._messages()}"
+        return compare(where, expected.contents, left_behind(self.folder / "work"))
 
-    def _said(self) -> str:
+    def _messages(self) -> str:
         return self.output.read_text(errors="replace")[-600:]
 
 
@@ -277,7 +278,7 @@ def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
     tries = draw.sample([command for command in COMMANDS for _ in range(command.share)], max(1, round(KILLS * amount)))
     found = {command.name: Tally() for command in COMMANDS if command in tries}
     with places(folder) as free:
-        wholes = {command: free[0].measure(command) for command in COMMANDS if command in tries}
+        expecteds = {command: free[0].measure(command) for command in COMMANDS if command in tries}
         idle: SimpleQueue[Place] = SimpleQueue()
         for place in free:
             idle.put(place)
@@ -285,7 +286,7 @@ def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
         def one(asked: tuple[Command, float, signal.Signals]) -> str | None:
             place = idle.get()
             try:
-                return place.kill(asked[0], wholes[asked[0]], asked[1], asked[2])
+                return place.kill(asked[0], expecteds[asked[0]], asked[1], asked[2])
             finally:
                 idle.put(place)
 

@@ -12,6 +12,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from campaigns.target import Files
 
@@ -98,7 +99,7 @@ def _bytes(rng: random.Random, content: bytes, tokens: Sequence[bytes]) -> bytes
         return content[:at]
     width = rng.choice((1, 2, 4, 8))
     number = rng.choice((0, 1, -1, 2 ** (8 * width - 1), 2 ** (8 * width - 1) - 1, len(content), rng.getrandbits(64)))
-    return content[:at] + (number % 2 ** (8 * width)).to_bytes(width, "little") + content[at + width :]
+    return content[:at] + (number % (1 << 8 * width)).to_bytes(width, "little") + content[at + width :]
 
 
 def _lines(rng: random.Random, content: bytes, tokens: Sequence[bytes]) -> bytes:
@@ -142,32 +143,32 @@ def _json(rng: random.Random, content: bytes, tokens: Sequence[bytes]) -> bytes:
     value = json.loads(content)
     if isinstance(value, dict) and rng.random() < 0.95:
         value.pop("checksum", None)
-    places: list[tuple[dict[str, object] | list[object], object]] = []
-    queue: list[object] = [value]
+    places: list[tuple[Any, Any]] = []  # a node, which is a dict or a list, and a key of it
+    queue: list[Any] = [value]
     while queue:
         node = queue.pop()
         if isinstance(node, dict | list) and len(places) < 5000:
             keys = list(node) if isinstance(node, dict) else range(len(node))
             places += [(node, key) for key in keys]
-            queue += [node[key] for key in keys]  # type: ignore[index]
+            queue += [node[key] for key in keys]
     if not places:
         return json.dumps(rng.choice(VALUES)).encode()
     node, key = rng.choice(places)
     kind = rng.randrange(8)
     if kind == 0:
-        del node[key]  # type: ignore[index]
+        del node[key]
     elif kind == 1 and isinstance(node, dict):
         new = rng.choice(("", "x", "\ud800", "a\tb", str(key) + "x", "9" * 30))
-        node[new] = node.pop(key)  # type: ignore[call-overload]
+        node[new] = node.pop(key)
     elif kind == 2 and isinstance(node, list):
-        node.insert(key, rng.choice((*VALUES, node[key])))  # type: ignore[call-overload]
+        node.insert(key, rng.choice((*VALUES, node[key])))
     elif kind == 3:
         other, place = rng.choice(places)
-        node[key] = other[place]  # type: ignore[index]
-    elif kind == 4 and isinstance(number := node[key], int | float):  # type: ignore[index]
-        node[key] = rng.choice((number + 1, number - 1, -number, number * 2**31, str(number), float(number)))  # type: ignore[index]
+        node[key] = other[place]
+    elif kind == 4 and isinstance(number := node[key], int | float):
+        node[key] = rng.choice((number + 1, number - 1, -number, number * 2**31, str(number), float(number)))
     else:
-        node[key] = rng.choice(VALUES)  # type: ignore[index]
+        node[key] = rng.choice(VALUES)
     return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
@@ -208,7 +209,7 @@ def _npy(rng: random.Random, content: bytes, tokens: Sequence[bytes]) -> bytes:
         return content[:end] + _bytes(rng, data, tokens)
     changed = _words(rng, header, tokens)
     length = len(changed) if rng.random() < 0.9 else len(header)
-    return content[:8] + (length % 2 ** (8 * (begin - 8))).to_bytes(begin - 8, "little") + changed + data
+    return content[:8] + (length % (1 << 8 * (begin - 8))).to_bytes(begin - 8, "little") + changed + data
 
 
 def _pickle(rng: random.Random, content: bytes, tokens: Sequence[bytes]) -> bytes:

@@ -14,25 +14,23 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from campaigns.clusters import HANG_S, MODULES, Running, start
 from campaigns.tally import Tally
 from relens.files import read_json
 from relens.packs.simulation import Simulation
 from relens.packs.store import save_pack
 from relens.runs import Run
-from tests.clusters.clusters import Running, start
 
-HANG_S = 600.0
-"""Limit of a command; only a hang takes this long."""
 ATTACKS = {
     "dask": ("worker killed", "scheduler killed", "worker stopped", "scheduler stopped"),
     "ray": ("node killed", "head node killed", "node stopped", "head node stopped"),
 }
 TRIES = {"dask": (4, 4, 2, 1), "ray": (2, 2, 1, 1)}
 """How often each attack is tried in the full campaign."""
-MODULES = {"dask": "distributed", "ray": "ray"}
 SIMULATION = Simulation(("a", "b", "c"), (9,) * 12, 40, level=(1.2, 1.0), skill=0.8, noise=0.5, agreement=0.3, seed=3)
 GROUPS = 24
 SEARCH = ("--input", "rank", "--regularise", "none", "--searcher", "random", "--trials", "8000", "--jobs", "1",
@@ -115,7 +113,7 @@ def _attempt(backend: str, attack: str, results: int, search: Search, folder: Pa
     return _wrong(run, search)
 
 
-def _cluster(backend: str, folder: Path):  # type: ignore[no-untyped-def]
+def _cluster(backend: str, folder: Path) -> AbstractContextManager[Running]:
     folder.mkdir()
     return start(backend, folder)
 

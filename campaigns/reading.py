@@ -23,8 +23,10 @@ PLAN = (
     "--models", ",".join(MODELS), "--preset", "demo", "--device", "cpu", "--jobs", "1",
     *(word for change in CHANGES for word in ("--set", change)),
 )  # fmt: skip
-BEGUN = ("--model", "transe", "--name", "begun", "--preset", "demo", "--device", "cpu", "--seed", "7")
-BEGUN += tuple(word for change in CHANGES for word in ("--set", change))
+BEGUN = (
+    "--model", "transe", "--name", "begun", "--preset", "demo", "--device", "cpu", "--seed", "7",
+    *(word for change in CHANGES for word in ("--set", change)),
+)  # fmt: skip
 OTHERS = ("models/begun/", "evaluations/", "search.jsonl")
 """What other commands than ``relens run`` left in the run."""
 
@@ -187,6 +189,11 @@ class Inline:
     def result(self, handle: Any) -> Any:
         """Run the task."""
         return handle()
+
+    def suspect(self, handles: Sequence[Any]) -> bool:
+        """Say that there are no other workers."""
+        del handles
+        return False
 
     def drop(self, handle: Any) -> None:
         """Forget a task."""

@@ -173,11 +173,11 @@ def _saved_before(value: Any) -> bytes:
     """Return the bytes of a file of ``torch.save`` before torch 1.6."""
     from relens.data.torch_files import LEGACY_MAGIC
 
-    parts = (LEGACY_MAGIC, 1001, {"little_endian": True}, value, [])
+    parts: tuple[object, ...] = (LEGACY_MAGIC, 1001, {"little_endian": True}, value, [])
     return b"".join(pickle.dumps(part, 2) for part in parts)
 
 
-def _split(typed: bool, negatives: bool) -> dict[str, Any]:
+def _split(*, typed: bool, negatives: bool) -> dict[str, Any]:
     import numpy as np
 
     columns: dict[str, Any] = {"head": np.arange(3), "relation": np.array([0, 1, 0]), "tail": np.arange(1, 4)}
@@ -195,7 +195,8 @@ def _table(*lines: str) -> bytes:
 @cache
 def _ogb() -> Sequence[Files]:
     untyped = {
-        f"split/time/{split}.pt": _saved(_split(False, split != "train")) for split in ("train", "valid", "test")
+        f"split/time/{split}.pt": _saved(_split(typed=False, negatives=split != "train"))
+        for split in ("train", "valid", "test")
     }
     untyped |= {
         "raw/num-node-list.csv.gz": _table("5"),
@@ -203,7 +204,9 @@ def _ogb() -> Sequence[Files]:
         "mapping/reltype2relid.csv.gz": _table("reltype,rel id", "0,P0", "1,P1"),
     }
     typed = {
-        "split/random/split_dict.pt": _saved_before({split: _split(True, split != "train") for split in SPLITS}),
+        "split/random/split_dict.pt": _saved_before(
+            {split: _split(typed=True, negatives=split != "train") for split in SPLITS}
+        ),
         "raw/num-node-dict.csv.gz": _table("b,a", "4,5"),
         "mapping/a_entidx2name.csv.gz": _table("ent idx,ent name", *(f"{i},A{i}" for i in range(5))),
     }
@@ -225,7 +228,7 @@ def _ogb_bombs() -> Mapping[str, Files]:
     import numpy as np
 
     untyped, typed, processed = _ogb()
-    far = {**_split(False, False), "relation": np.array([0, 2**31 - 2, 0])}
+    far = {**_split(typed=False, negatives=False), "relation": np.array([0, 2**31 - 2, 0])}
     nodes = "raw/num-node-list.csv.gz"
     without = {name: content for name, content in untyped.items() if "mapping" not in name}
     return {
@@ -595,28 +598,29 @@ def _runs() -> Sequence[Files]:
         write_json(run.comparison_path, found.to_json())
         write_json(run.evaluation_path("mean", "test"), found.evaluations[-1].to_json())
         RANKED_BY.write(run.path / "ranks/made_by.json", {"device": "cpu", "models": {"one": "0", "two": "1"}})
-        STAGE.write(run.path / "stages/train.json", {"made_from": "0", "left": "1"})
+        STAGE.write(run.path / "stages/train.json", {"made_from": "0", "left": "1"})  # as an older relens wrote it
+        STAGE.write(run.path / "stages/rank.json", {"made_from": "0", "left": {"run.json": "1", "comparison.json": ""}})
 
     return [_written(write)]
 
 
 def _read_run(folder: Path) -> object:
     from relens.errors import RelensError
-    from relens.pipeline.run import Stage
+    from relens.pipeline.stages import Stage
     from relens.runs import Run
 
     run = Run.open(folder / "run")
-    found = []
+    stages = [Stage(run, name, {}, lambda: ({}, {})).complete for name in ("train", "rank")]
+    found: list[object] = []
+    errors = []
     for read in (run.made_by, run.weights, lambda: run.evaluation("mean"), run.comparison):
         try:
             found.append(read())
         except RelensError as error:
-            found.append(error)
-    Stage(run, "train", {}, dict).complete  # noqa: B018
-    for error in found:
-        if isinstance(error, RelensError):
-            raise error
-    return found
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return stages, found
 
 
 def _old_runs() -> Sequence[Files]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from campaigns import disks
-from campaigns.disks import Ended
+from campaigns.disks import CommandResult
 
 
 def test_a_run_and_a_report_survive_a_full_disk(tmp_path: Path) -> None:
@@ -18,15 +18,20 @@ def test_a_run_and_a_report_survive_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ended", "defect"),
     [
-        (Ended(0, "fine"), None),
-        (Ended(1, "relens: error: cannot write run/a: No space left. Nothing changed there; free\nsome space"), None),
-        (Ended(1, "relens: error: [Errno 28]"), "does not say what to do: relens: error: [Errno 28]"),
-        (Ended(1, "Traceback (most recent call last): free some space"), "prints a traceback: Traceback"),
-        (Ended(-7, "boom"), "ends with -7, expected 1: boom"),
-        (Ended(2, "free some space"), "ends with 2, expected 1"),
+        (CommandResult(0, "fine"), None),
+        (
+            CommandResult(
+                1, "relens: error: cannot write run/a: No space left. Nothing changed there; free\nsome space"
+            ),
+            None,
+        ),
+        (CommandResult(1, "relens: error: [Errno 28]"), "does not say what to do: relens: error: [Errno 28]"),
+        (CommandResult(1, "Traceback (most recent call last): free some space"), "prints a traceback: Traceback"),
+        (CommandResult(-7, "boom"), "ends with -7, expected 1: boom"),
+        (CommandResult(2, "free some space"), "ends with 2, expected 1"),
     ],
 )
-def test_what_a_command_may_say(ended: Ended, defect: str | None) -> None:
+def test_what_a_command_may_say(ended: CommandResult, defect: str | None) -> None:
     found = disks._badly_ended(ended)
     assert found is None if defect is None else str(found).startswith(defect)
 

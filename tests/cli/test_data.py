@@ -49,13 +49,15 @@ def relens(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
 
 
-def test_list_names_the_catalogue_and_where_each_one_is(home: Path) -> None:
+def test_list_names_the_catalogue_and_where_each_one_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     (home / "data" / "UMLS").mkdir(parents=True)
     result = invoke("list")
-    lines = {line.split()[0]: line for line in result.stdout.splitlines()[1:]}
-    assert list(lines) == list(CATALOG)
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.startswith(" ")}
+    assert list(lines) == ["data", *CATALOG]
     assert lines["wn18rr"].split()[1:6] == ["40,943", "11", "86,835", "3,034", "3,134"]
-    assert lines["wn18rr"].rstrip().endswith("not here; download it with `relens data get wn18rr`")
+    assert lines["wn18rr"].rstrip().endswith("not here")
+    assert result.stdout.splitlines()[-1] == "not here: download it with `relens data get NAME`"
     assert lines["umls"].rstrip().endswith(str(home / "data" / "UMLS"))
 
 

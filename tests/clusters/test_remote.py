@@ -13,6 +13,7 @@ from threading import Event
 import numpy as np
 import pytest
 
+from campaigns.clusters import Running, free_port
 from relens import __version__
 from relens.clusters.engines import _result, connect
 from relens.clusters.remote import Journal, Part, Remote, Source, Work, _run_part
@@ -22,7 +23,7 @@ from relens.ensemble.sweep import sweep_groups
 from relens.errors import ClusterError, InputError, RanksError, RelensError
 from relens.packs.simulation import Simulation
 from relens.packs.store import load_pack, save_pack
-from tests.clusters.clusters import Running, free_port, start
+from tests.clusters.clusters import start
 from tests.ensemble.cases import context_of, group_of
 
 SIMULATION = Simulation(

@@ -1,16 +1,13 @@
 """``relens data``: list, show, download and import data sets, and sample negatives."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.cli.options import show
 from relens.data.candidates import Candidates
 from relens.data.catalog import (
     CATALOG,
@@ -24,10 +21,11 @@ from relens.data.catalog import (
 )
 from relens.data.checks import describe, suspicions
 from relens.data.negatives import write_sampled
-from relens.visible import visible
+from relens.data.queries import SPLITS
+from relens.errors import counted
+from relens.tables import Column, Row, Table
 
-PIPED_WIDTH = 160
-TEXT_COLUMNS = ("data set", "location", "of", "class", "relation")
+MISSING = "not here"
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 offline = click.option("--offline", is_flag=True, help="Never use the network; fail if the data set is not here.")
@@ -54,19 +52,15 @@ def list_(as_json: bool) -> None:
     if as_json:
         emit_json({"datasets": entries})
         return
-    table = _table("data set", "entities", "relations", "train", "valid", "test", "location")
-    for row in entries:
-        remedy = "generated" if row["generated"] else f"not here; download it with `relens data get {row['name']}`"
-        _add_row(table, row["name"], *_numbers(row["counts"]), row["folder"] or remedy)
-    _print(table)
+    _print(_list_table(entries))
 
 
-@data.command()
+@data.command("show")
 @click.argument("dataset", metavar="NAME_OR_PATH")
 @click.option("--relations", default=20, show_default=True, help="Number of relations to show, most frequent first.")
 @offline
 @as_json
-def show(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
+def show_(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     """Show the sizes and relations of a data set, and warnings about likely mistakes.
 
     NAME_OR_PATH is a name from `relens data list`, or a folder with train, valid and test files. The class of a
@@ -213,50 +207,46 @@ def _entry_row(entry: CatalogEntry) -> dict[str, Any]:
     }
 
 
+def _list_table(entries: list[dict[str, Any]]) -> Table:
+    """Return a table of named data sets and their locations."""
+    rows = tuple(Row((entry["name"], *entry["counts"].values(), _location(entry))) for entry in entries)
+    missing = any(_location(entry) == MISSING for entry in entries)
+    notes = (f"{MISSING}: download it with `relens data get NAME`",) if missing else ()
+    numbers = [Column(heading, ",d") for heading in ("entities", "relations", *SPLITS)]
+    columns = (Column("data set", align="left"), *numbers, Column("location", align="left"))
+    return Table("Named data sets", columns, rows, notes=notes)
+
+
+def _location(entry: dict[str, Any]) -> str:
+    return entry["folder"] or ("generated" if entry["generated"] else MISSING)
+
+
 def _summary(facts: dict[str, Any]) -> Table:
     """Return a table of the sizes of a data set, unseen entities and repeated triples."""
-    table = _table("number", "of")
-    for what, number in facts["counts"].items():
-        _add_row(table, f"{number:,}", what if what in ("entities", "relations") else f"{what} triples")
+    numbers = {
+        what if what in ("entities", "relations") else f"{what} triples": n for what, n in facts["counts"].items()
+    }
     for split, number in facts["unseen_entities"].items():
-        _add_row(table, f"{number:,}", f"{split} triples with an entity that train lacks")
-    _add_row(table, f"{len(facts['relations_absent_from_valid']):,}", "relations that valid lacks")
-    _add_row(table, f"{facts['duplicates']['within_splits']:,}", "triples repeated within a split")
-    _add_row(table, f"{facts['duplicates']['across_splits']:,}", "triples repeated in another split")
-    return table
+        numbers[f"{split} triples with an entity that train lacks"] = number
+    numbers["relations that valid lacks"] = len(facts["relations_absent_from_valid"])
+    numbers["triples repeated within a split"] = facts["duplicates"]["within_splits"]
+    numbers["triples repeated in another split"] = facts["duplicates"]["across_splits"]
+    rows = tuple(Row((number, what)) for what, number in numbers.items())
+    return Table("Sizes", (Column("number", ",d"), Column("of", align="left")), rows)
 
 
-def _relations(rows: list[dict[str, Any]], limit: int) -> Table:
+def _relations(facts: list[dict[str, Any]], limit: int) -> Table:
     """Return a table of the relations with most training triples."""
-    table = _table("class", "train", "valid", "test", "relation")
-    table.title = f"{min(limit, len(rows))} of {len(rows)} relations, by training triples"
-    for row in sorted(rows, key=lambda row: -int(row["train"]))[:limit]:
-        splits = {split: row[split] for split in ("train", "valid", "test")}
-        _add_row(table, row["class"] or "unknown", *_numbers(splits), row["relation"])
-    return table
-
-
-def _table(*headers: str) -> Table:
-    """Return an empty table with text left-aligned, numbers right-aligned, and long cells wrapped."""
-    table = Table(box=None, title_justify="left", pad_edge=False)
-    for header in headers:
-        table.add_column(header, justify="left" if header in TEXT_COLUMNS else "right", overflow="fold")
-    return table
-
-
-def _add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text. In a str, rich would parse the [tail] of a label as markup."""
-    table.add_row(*(Text(visible(cell)) for cell in cells))
-
-
-def _queries(number: int) -> str:
-    return "1 query" if number == 1 else f"{number:,} queries"
-
-
-def _numbers(counts: dict[str, int]) -> list[str]:
-    return [f"{number:,}" for number in counts.values()]
+    largest = sorted(facts, key=lambda row: -int(row["train"]))[:limit]
+    rows = (Row((row["class"] or "unknown", *(row[split] for split in SPLITS), row["relation"])) for row in largest)
+    numbers = [Column(split, ",d") for split in SPLITS]
+    columns = (Column("class", align="left"), *numbers, Column("relation", align="left"))
+    return Table(f"{len(largest)} of {len(facts)} relations, by training triples", columns, tuple(rows))
 
 
 def _print(table: Table) -> None:
-    """Print a table on stdout, at a fixed width if stdout is not a terminal."""
-    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)
+    show([table], "text", None, None)
+
+
+def _queries(number: int) -> str:
+    return counted(number, "query", "queries")
