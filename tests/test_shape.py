@@ -59,6 +59,8 @@ COVERED_BY = {
     "packs/pack.py": "packs/test_store.py",
     "packs/thinning.py": "ensemble/test_pairs.py",
     "pipeline/ranking.py": "pipeline/test_run.py",
+    "prediction/members.py": "prediction/test_ensemble.py",
+    "prediction/opening.py": "prediction/test_ensemble.py",
     "prediction/predictions.py": "prediction/test_ensemble.py",
     "progress.py": "cli/test_console.py",
     "ranking/competition.py": "ranking/test_rule.py",

@@ -288,7 +288,7 @@ def serve(
         from relens.serve.app import create_app, warm_up
     except ImportError as error:
         raise MissingExtraError("serving an ensemble", "serve") from error
-    from relens.prediction.ensemble import check_models
+    from relens.prediction.opening import check_models
 
     run = Run.open(run_path)
     check_models(run)

@@ -1,114 +1,33 @@
 """The ensemble of a run: predict missing facts of its graph by name."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, EVALUATED, Queries
+from relens.data.queries import DIRECTIONS, Queries
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.errors import InputError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
+from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
+from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
+from relens.prediction.questions import KNOWN, Asked, KnownFacts, QueryIds, Question
 from relens.progress import SILENT, Progress
-from relens.ranking.memory import batch_rows
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
     import torch
-
-    from relens.models.base import KGEModel
-    from relens.models.paths import Path as IdPath
-
-PATHS = 3
-"""Paths that explain an answer, by each model."""
-
-
-class LoadedModels:
-    """The trained models of a run on one device.
-
-    Attributes:
-        rows: the number of queries that are scored together.
-        loaded: the models in memory so far, by name.
-    """
-
-    def __init__(
-        self, run: Run, dataset: Dataset, device: "torch.device | str", facts: GivenFacts | None = None
-    ) -> None:
-        self.run, self.dataset, self.device, self.facts = run, dataset, device, facts
-        self.rows = batch_rows(4 * len(dataset.entities))
-        self.loaded: dict[str, KGEModel] = {}
-        self._loading = Lock()
-
-    def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
-        """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read.
-
-        NaN stands for entities that the model was not trained on, and cannot score.
-        """
-        from relens.ranking.scoring import score_queries
-
-        scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
-        if self.facts is None:
-            return scores
-        missing = len(self.facts.dataset.entities) - scores.shape[1]
-        return np.pad(scores, ((0, 0), (0, missing)), constant_values=np.nan)
-
-    def paths(self, name: str, query: "QueryIds", answer: int) -> "list[IdPath]":
-        """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
-        from relens.ranking.scoring import evaluating
-
-        model = self._model(name)
-        with evaluating(model):
-            directed = query.relation + query.direction * len(self.dataset.relations)
-            return model.explain(query.anchor, directed, answer, PATHS)
-
-    def propagate(self, name: str) -> bool:
-        """Say whether a model of the run propagates, without its parameters."""
-        from relens.models import MODELS
-
-        return MODELS.find(self.run.model(name).settings.model).propagates
-
-    def _model(self, name: str) -> "KGEModel":
-        try:
-            from relens.training.trained import TrainedModel
-        except ImportError as error:
-            raise MissingExtraError("predicting with trained models", "train") from error
-        with self._loading:
-            if name not in self.loaded:
-                folder = self.run.model_path(name) / "trained"
-                model = TrainedModel.open(folder).load(self.dataset, self.device)
-                if self.facts is not None and model.propagates:
-                    model.read(*self.facts.edges())
-                self.loaded[name] = model
-            return self.loaded[name]
-
-
-KnownFacts = Literal["drop", "mark"]
-KNOWN: tuple[KnownFacts, KnownFacts] = ("drop", "mark")
-Question = tuple[str, str, str]
-"""Labels of the anchor and the relation, and the direction."""
-
-
-@dataclass(frozen=True)
-class QueryIds:
-    """A query in ids; ``direction`` is 0 for tails, 1 for heads."""
-
-    anchor: int
-    relation: int
-    direction: int
 
 
 class Voters(NamedTuple):
@@ -126,14 +45,6 @@ class Voters(NamedTuple):
     def used(self) -> npt.NDArray[np.bool_]:
         """Which models have a weight for some entity, (N,)."""
         return (self.weights > 0) | (self.for_new > 0)
-
-
-class Asked(NamedTuple):
-    """The options of a prediction, see ``Ensemble.predict``."""
-
-    top: int = 10
-    known: KnownFacts = "mark"
-    explain: bool = False
 
 
 class Ensemble:
@@ -192,8 +103,8 @@ class Ensemble:
         run = open_run(run)
         check_models(run)
         found = run.weights(weights)
-        dataset = _graph(run, found)
-        _check_ranks(run, found)
+        dataset = graph_of(run, found)
+        check_ranks(run, found)
         given = None if facts is None else GivenFacts.read(facts, dataset)
         ensemble = cls(run, dataset, found, chosen or ranked_device(run), given)
         if given is not None and not ensemble.propagating:
@@ -444,66 +355,3 @@ class Ensemble:
             return Confidence.from_valid(valid, self.weights, len(self._trained.entities))
         except (RanksError, WeightsError):  # the ranks are of other models or other data
             return None
-
-
-def ranked_device(run: Run) -> str:
-    """Return the device that a run was ranked on, ``cpu`` or ``cuda``; the CPU if that is unknown or not here."""
-    import torch
-
-    ranked = (run.made_by() or {}).get("device")
-    return "cuda" if ranked == "cuda" and torch.cuda.is_available() else "cpu"
-
-
-def check_models(run: Run) -> None:
-    """Raise an error if a run has ranks but no model."""
-    if not run.model_names and any(map(run.has_ranks, EVALUATED)):
-        raise InputError(
-            f"{run.path} holds ranks only, and predictions need the models that made them: train some with "
-            f"`relens run DATASET`. Ranks alone are enough for `relens evaluate {run.path}` and "
-            f"`relens report {run.path}`."
-        )
-
-
-def _graph(run: Run, weights: EnsembleWeights) -> Dataset:
-    """Load the data set that the models of the weights were trained on. Their parameters stay on the disk."""
-    needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
-    missing = [model for model in needed if model not in run.model_names]
-    if missing:
-        raise InputError(
-            f"{run.path} has weights of {', '.join(needed)}, but no trained model {missing[0]!r}: predictions need the "
-            f"models themselves, not their ranks alone. Train it with `relens train`, or choose other weights."
-        )
-    trained = {model: run.model(model) for model in needed}
-    ranked = (run.made_by() or {}).get("models", {})
-    for model, found in trained.items():
-        if ranked.get(model, found.digest) != found.digest:
-            raise InputError(f"{run.path}: {model} was trained again after the run was ranked: {_again(run)}")
-    source = trained[needed[0]].source
-    try:
-        dataset = load_dataset(source)
-    except DatasetError as error:
-        raise DatasetError(f"{run.path} was trained on {source!r}, which cannot be loaded here: {error}") from error
-    if dataset.fingerprint != weights.dataset[1]:
-        raise WeightsError(
-            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), {source!r} is now another "
-            f"graph ({dataset.fingerprint}): train, rank and search again, or put the old graph back"
-        )
-    return dataset
-
-
-def _check_ranks(run: Run, weights: EnsembleWeights) -> None:
-    """Raise an error if the weights were fitted on other validation ranks than the run has now."""
-    if not (weights.fitted_on and run.has_ranks("valid")):
-        return
-    valid = run.ranks("valid")
-    if weights.models != valid.models and set(weights.models) <= set(valid.models):
-        valid = valid.select_models(weights.models)
-    if not valid.is_named(weights.fitted_on):
-        raise WeightsError(
-            f"{run.path}: the weights were fitted on other validation ranks ({weights.fitted_on}) than the run has now "
-            f"({valid.digest}): {_again(run)}"
-        )
-
-
-def _again(run: Run) -> str:
-    return f"rank and search again, e.g. `relens rank {run.path} --force; relens search {run.path}`"

@@ -1,19 +1,49 @@
-"""Files of questions: tab-separated lines ``anchor relation direction``, or JSON objects with those keys."""
+"""What is asked: queries by name and by id, options of a prediction, and files of questions.
+
+A line of a file has the tab-separated fields ``anchor relation direction``, or a JSON object with those keys.
+"""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from relens.data.queries import DIRECTIONS
 from relens.data.tsv import read_lines
 from relens.errors import InputError, RelensError, counted
-from relens.prediction.ensemble import Ensemble, Question
+
+if TYPE_CHECKING:
+    from relens.prediction.ensemble import Ensemble
+
+KnownFacts = Literal["drop", "mark"]
+KNOWN: tuple[KnownFacts, KnownFacts] = ("drop", "mark")
+Question = tuple[str, str, str]
+"""Labels of the anchor and the relation, and the direction."""
+
+
+@dataclass(frozen=True)
+class QueryIds:
+    """A query in ids; ``direction`` is 0 for tails, 1 for heads."""
+
+    anchor: int
+    relation: int
+    direction: int
+
+
+class Asked(NamedTuple):
+    """The options of a prediction, see ``Ensemble.predict``."""
+
+    top: int = 10
+    known: KnownFacts = "mark"
+    explain: bool = False
+
 
 FIELDS = ("anchor", "relation", "direction")
 EXPECTED = f"{', '.join(FIELDS)} (the missing side: {' or '.join(DIRECTIONS)})"
 
 
-def read_questions(path: Path, ensemble: Ensemble) -> list[Question]:
+def read_questions(path: Path, ensemble: "Ensemble") -> list[Question]:
     """Return all questions of a file. Every name is checked; an error names the first wrong line."""
     questions: list[Question] = []
     for number, line in _lines(path):
