@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, settings
 # Where there is no GPU, Triton's kernels run in its interpreter.
 if not Path("/dev/nvidia0").exists():
     os.environ["TRITON_INTERPRET"] = "1"
-# Ctrl-C is ignored in what a shell without a terminal runs in the background, and what tests start would inherit that.
+# A shell without a terminal starts background work with Ctrl-C ignored, and nohup ignores hang-ups. What tests start would
+# inherit both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Numba mixes up kernels that two processes add to its cache at the same time: each worker of pytest-xdist has its own.
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     caches = os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parent.parent / ".pytest_cache" / "numba"
