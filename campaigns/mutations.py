@@ -38,6 +38,8 @@ VALUES: tuple[object, ...] = (
 """JSON values worth putting in place of another."""
 _WORD = re.compile(rb"[\w.+-]+|\"[^\"\n]*\"|'[^'\n]*'|[^\w\s]")
 Rewrite = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
+DAMAGED = (ValueError, OverflowError, EOFError, OSError, RuntimeError, zlib.error, zipfile.BadZipFile)
+"""Errors for content that is damaged already. An encrypted member of an archive is a ``RuntimeError``."""
 
 
 def mutated(rng: random.Random, files: Files, tokens: Sequence[bytes], other: Files) -> dict[str, bytes]:
@@ -75,8 +77,8 @@ def _changed(rng: random.Random, content: bytes, tokens: Sequence[bytes], other:
         if content.startswith(begin) and rng.random() < 0.85:
             try:
                 return rewrite(rng, content, tokens)[:MOST_BYTES]
-            except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RecursionError, NotImplementedError):
-                break  # it is damaged already
+            except DAMAGED:
+                break
     textual = _words if b"\0" not in content[:200] else _bytes
     return rng.choice((_bytes, textual, textual, _lines))(rng, content, tokens)[:MOST_BYTES]
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 # Where there is no GPU, Triton's kernels run in its interpreter.
 if not Path("/dev/nvidia0").exists():
     os.environ["TRITON_INTERPRET"] = "1"
-# A shell without a terminal starts background work with Ctrl-C ignored, and nohup ignores hang-ups. What tests start would
-# inherit both.
+# A shell without a terminal starts background work with Ctrl-C ignored, and nohup ignores hang-ups. Commands that tests
+# start would inherit both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -4,6 +4,7 @@ Messages name the arguments of Python functions in backticks, such as ``pass `fo
 own options instead.
 """
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -76,3 +77,15 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, *, show_all: bool =
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 model``, ``1,200 models``, ``2 queries`` (``plural="queries"``)."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Say whether a file could not be written because a disk, or a quota of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the message of an error that no reader or writer of relens expected; a full disk has a remedy."""
+    if is_disk_full(error):
+        return f"{error}. Free some space there, or set TMPDIR to another place, then run the same command again."
+    return str(error) or type(error).__name__

@@ -166,7 +166,13 @@ def test_a_terminal_without_cursor_gets_no_bars():
     ("error", "code", "message"),
     [
         (RelensError("the disk is full"), 1, "relens: error: the disk is full\n"),
-        (OSError(28, "No space left on device", "/x"), 1, "relens: error: [Errno 28] No space left on device: '/x'\n"),
+        (OSError(5, "Input/output error", "/x"), 1, "relens: error: [Errno 5] Input/output error: '/x'\n"),
+        (
+            OSError(28, "No space left on device", "/x"),
+            1,
+            "relens: error: [Errno 28] No space left on device: '/x'. Free some space there, or set TMPDIR to another "
+            "place, then run the same command again.\n",
+        ),
         (MemoryError(), 1, "relens: error: MemoryError\n"),
         (InputError("line 3: found x"), 2, "relens: error: line 3: found x\n"),
         (WeightsError("no"), 2, "relens: error: no\n"),

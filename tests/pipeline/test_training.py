@@ -1,5 +1,6 @@
 """Models that train side by side: who trains what, what comes out, and what is left where one of them fails."""
 
+import errno
 import os
 import signal
 import time
@@ -82,6 +83,18 @@ def test_a_model_that_fails_is_named_and_the_others_are_completed(graph, alone, 
     assert parameters(path) == {name: alone[name] for name in ("transe", "conve")}
     train(graph, path, places)
     assert parameters(path) == alone
+
+
+def test_a_full_disk_fails_a_model_with_a_remedy_and_no_traceback(graph, tmp_path, caplog):
+    def listen(name, device, record):
+        raise OSError(errno.ENOSPC, "No space left on device", "/x/torchinductor")
+
+    with pytest.raises(
+        RelensError, match=r"^transe failed on cpu: .*'/x/torchinductor'. Free some space there, or set"
+    ):
+        train(graph, tmp_path / "run", [CPU], listener=listen)
+    assert len(caplog.records) == len(MODELS)
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_a_dead_worker_raises_an_error_that_names_its_models(graph, tmp_path):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from relens import __version__
-from relens.errors import InputError, RelensError, nearest
+from relens.errors import InputError, RelensError, describe_os_error, nearest
 
 # verb -> (module, attribute, one-line help). A module is imported when its verb runs: `relens --help` stays fast.
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -113,7 +113,9 @@ def main() -> None:
         _end(2, with_options(str(error), _invoked(sys.argv[1:])))
     except RelensError as error:
         _end(1, with_options(str(error), _invoked(sys.argv[1:])))
-    except (MemoryError, OSError) as error:
+    except OSError as error:
+        _end(1, describe_os_error(error))
+    except MemoryError as error:
         _end(1, str(error) or type(error).__name__)
 
 

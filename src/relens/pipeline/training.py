@@ -18,7 +18,7 @@ from relens.clusters.workers import start_workers
 from relens.data.catalog import origin
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
-from relens.errors import DamagedError, InputError, RelensError
+from relens.errors import DamagedError, InputError, RelensError, describe_os_error, is_disk_full
 from relens.files import locked, remove_left_overs
 from relens.progress import Progress
 from relens.ranking.competition import Competition
@@ -296,8 +296,9 @@ def _train_in_turn(
 
 def _failure(name: str, device: torch.device, error: Exception) -> RelensError:
     """Log that a model failed, and return the error that ends training; unexpected errors are logged with a trace."""
-    expected = isinstance(error, RelensError)
-    failure = f"{name} failed on {device}: {error if expected else f'{type(error).__name__}: {error}'}"
+    expected = isinstance(error, RelensError) or is_disk_full(error)
+    text = describe_os_error(error) if isinstance(error, OSError) else str(error)
+    failure = f"{name} failed on {device}: {text if expected else f'{type(error).__name__}: {error}'}"
     _log.error("%s", failure, exc_info=None if expected else error)
     return InputError(failure) if isinstance(error, InputError) else RelensError(failure)
 
