@@ -260,3 +260,13 @@ def test_a_process_of_its_own_ends_with_the_same_codes(tmp_path):
     nothing = relens_process("search", tmp_path / "none")
     assert (nothing.code, nothing.out) == (2, "")
     assert nothing.err.startswith(f"relens: error: {tmp_path}/none is not a run: it does not exist.")
+
+
+def test_an_interrupt_inside_generated_code_ends_with_the_usual_exit_code(tmp_path):
+    """Python looks at its note of such an interrupt when ``python -m`` ends."""
+    module = "import relens.cli as c\nc.cli.main = lambda **_: exec('raise KeyboardInterrupt')\nc.main()\n"
+    (tmp_path / "interrupted.py").write_text(module)
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.split(";")[0]) == (130, "relens: error: interrupted")

@@ -108,6 +108,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         kept = str(error.__cause__ or error)  # click raises Abort from KeyboardInterrupt
         what = f"interrupted; {kept}. Nothing" if kept else "interrupted; nothing"
+        # Python notes an interrupt that crossed the exec of a text, such as the definition of a data class, and ends by
+        # SIGINT later, although the interrupt was caught. Another exec clears the note.
+        exec("")
         _end(130, f"{what} half-written was left behind. Run the same command again to resume.")
     except InputError as error:
         _end(2, with_options(str(error), _invoked(sys.argv[1:])))
