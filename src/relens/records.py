@@ -182,6 +182,7 @@ TRAINED = RecordKind(
     "Train the model again: repeat the `relens run` or the `relens train` that made it. Both notice the damage.",
 )
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
+GRAPH = RecordKind("relens graph", 1, "Add the graph again with `relens upgrade RUN --data DATASET`.", DatasetError)
 CANDIDATES = RecordKind(
     "relens candidates", 1, "Make them again with `relens data sample-negatives DATASET`.", DatasetError
 )
