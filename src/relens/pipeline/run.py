@@ -12,7 +12,6 @@ import torch
 from relens import __version__
 from relens.checksums import file_checksum
 from relens.comparison import compare, parse_spec
-from relens.data.catalog import load_dataset
 from relens.data.checks import check_splits, sampled_validation, suspicions
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
@@ -22,7 +21,7 @@ from relens.errors import InputError, counted, nearest
 from relens.files import write_json
 from relens.models import MODELS
 from relens.packs.store import MANIFEST
-from relens.pipeline.plan import Plan
+from relens.pipeline.plan import Plan, load_graph
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
@@ -125,7 +124,7 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     """
     _check(plan, execution)
     check_devices(execution.devices)
-    dataset = load_dataset(plan.dataset, offline=execution.offline, progress=execution.progress)
+    dataset = load_graph(plan.dataset, path, offline=execution.offline, progress=execution.progress)
     settings = settings_of(plan, dataset.name, on_cpu=execution.on_cpu)
     for model_settings in settings.values():
         _check_options(model_settings)
@@ -135,7 +134,7 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     run = Run.open_or_create(path, dataset.name)
     with run.held(), report_kept_on_interrupt(run, settings):
         tidy_models(run)
-        trained = _train(run, plan, dataset, settings, execution)
+        trained = _train(run, dataset, settings, execution)
         _rank(run, dataset, trained, execution)
         _search(run, plan, execution)
         if execution.report:
@@ -199,13 +198,14 @@ def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execu
 
 
 def _train(
-    run: Run, plan: Plan, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
+    run: Run, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
 ) -> dict[str, TrainedModel]:
     """Train the models that are not trained yet, or all if the stage is repeated; return all models by name."""
     if execution.repeats("train"):
         request_retraining(run, settings)
     retrain_damaged(run, settings, execution.progress)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
+    run.keep_graph(dataset)
     found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
     if any(found.values()):
         for name, how in found.items():
@@ -215,7 +215,7 @@ def _train(
         execution.progress.note(f"training {counted(len(wanted), 'model')}")
         places = training_places(execution.devices, execution.jobs)
         listener = partial(_pass_on, execution.listener, settings)
-        train_side_by_side(run, dataset, plan.dataset, wanted, places=places, listener=listener)
+        train_side_by_side(run, dataset, wanted, places=places, listener=listener)
     return {name: run.model(name) for name in settings}
 
 

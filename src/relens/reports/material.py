@@ -7,12 +7,12 @@ from typing import Any
 from joblib import cpu_count
 
 from relens.comparison import Comparison, compare
-from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
+from relens.data.stored import is_graph
 from relens.ensemble.methods import METHODS
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DamagedError, InputError, RelensError
+from relens.errors import DamagedError, InputError
 from relens.evaluation import Evaluation
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
@@ -40,7 +40,7 @@ class Material:
         run: the run.
         comparison: all methods and single models, evaluated on the test split.
         valid, test: packed ranks of the models that were compared.
-        dataset: the graph; None if it cannot be loaded.
+        dataset: the graph of the ranks; None if the run does not have it.
         trainings: trainings by model; empty for imported ranks.
         missing: sentences that say what the run lacks.
     """
@@ -146,21 +146,11 @@ def _training(run: Run, name: str) -> Training:
 
 
 def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
-    """Return the graph of the ranks if it can be loaded offline, or None and a sentence that says so."""
-    for source in _sources(run):
-        try:
-            dataset = load_dataset(source, offline=True)
-        except RelensError:
-            continue
-        if dataset.fingerprint == test.provenance.fingerprint:
-            return dataset, ""
-    return None, f"The data set {run.dataset!r} could not be loaded, so its statistics are left out."
-
-
-def _sources(run: Run) -> list[str]:
-    """Return the names and paths to try for the data set: those that the models were trained on, then its name."""
-    records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names]
-    sources = [
-        str(read_json(path, "trained model", TRAINED.remedy).get("source", "")) for path in records if path.is_file()
-    ]
-    return [source for source in dict.fromkeys([*sources, run.dataset]) if source]
+    """Return the graph of the ranks, or None and a sentence that says why its statistics are left out."""
+    if not is_graph(run.graph_path):
+        remedy = f"add it with `relens upgrade {run.path} --data DATASET`"
+        return None, f"The run has no graph, so statistics of the graph are left out: {remedy}."
+    dataset = run.graph(candidates=False)
+    if dataset.fingerprint != test.provenance.fingerprint:
+        return None, "The ranks belong to another graph than that of the run, so statistics of the graph are left out."
+    return dataset, ""
