@@ -31,6 +31,7 @@ from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import COMPARISON as COMPARED
 from relens.records import EVALUATION, RANKED_BY, RUN
+from relens.staleness import stale_results
 
 if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
@@ -328,13 +329,17 @@ class Run:
         return self.path / "evaluations" / f"{_check_name(name)}-{split}.json"
 
     def comparison(self) -> Comparison:
-        """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made."""
+        """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made.
+
+        If the weights or ranks of the run have changed since, the notes of the comparison say so.
+        """
         if not self.comparison_path.is_file():
             raise InputError(
                 f"{self.path} has no comparison yet: make it with `relens report {self.path}`, or with `relens run`"
             )
         record = read_json(self.comparison_path, "comparison", COMPARED.remedy)
-        return Comparison.from_json(record, str(self.comparison_path))
+        comparison = Comparison.from_json(record, str(self.comparison_path))
+        return replace(comparison, notes=(*comparison.notes, *stale_results(self)))
 
     @property
     def comparison_path(self) -> Path:

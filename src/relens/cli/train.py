@@ -8,7 +8,16 @@ import click
 
 from relens import api
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import PRESET_HELP, device_option, json_option, models_option, one_of, run_argument, seed_option
+from relens.cli.options import (
+    PRESET_HELP,
+    device_option,
+    json_option,
+    models_option,
+    note_stale,
+    one_of,
+    run_argument,
+    seed_option,
+)
 from relens.data.queries import EVALUATED
 from relens.evaluation import model_ranks
 from relens.metrics.mrr import mrr
@@ -134,6 +143,7 @@ def rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
         progress=TerminalProgress(),
     )  # fmt: skip
+    note_stale(run)
     test = run.ranks("test")
     names = test.models
     found = {split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names} for split in EVALUATED}
