@@ -172,11 +172,12 @@ def pack(
     """Pack arrays (queries, entities) of one split, one NAME=FILE.npy per model, into a run."""
     progress = TerminalProgress()
     other = next(name for name in EVALUATED if name != split)
-    options = ArrayOptions(load_dataset(data, progress=progress) if data else None, n_relations, filtered, gaps)
+    dataset = load_dataset(data, progress=progress) if data else None
+    options = ArrayOptions(dataset, n_relations, filtered, gaps)
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
     )
-    fill_run(run_path, {split: dense}, memory_budget=memory, jobs=jobs, force=force, progress=progress)
+    fill_run(run_path, {split: dense}, dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
     report(run_path, jobs, as_json=as_json)
 
 
@@ -215,16 +216,17 @@ def from_pykeen(
     Known answers of train, valid and test are left out.
     """
     progress = TerminalProgress()
+    dataset = load_dataset(data, progress=progress)
     splits = read_pykeen(
         _named_folders(folders, names),
-        load_dataset(data, progress=progress),
+        dataset,
         trust=trust,
         missing=missing,
         gaps=gaps,
         device=pick_device(device),
         memory_budget=memory,
     )
-    fill_run(run_path, splits, memory_budget=memory, jobs=jobs, force=force, progress=progress)
+    fill_run(run_path, splits, dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
     report(run_path, jobs, as_json=as_json)
 
 

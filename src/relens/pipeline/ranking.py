@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.importers.dense import Dense, check_shapes, pack_dense
-from relens.importers.importer import read_ranks
+from relens.importers.importer import IMPORTERS, read_ranks
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import MEMORY_BUDGET
 from relens.records import RANKED_BY
@@ -69,25 +69,31 @@ def import_ranks(
         progress: shows how many queries are packed.
         options: the options of the layout, such as ``data``, ``models`` or ``filtered``.
     """
-    splits = read_ranks(layout, folder, progress=progress, **options)
-    return fill_run(run, splits, memory_budget=memory_budget, jobs=jobs, force=force, progress=progress)
+    values = IMPORTERS.find(layout).resolve(options, progress)
+    dataset = next((value for value in values.values() if isinstance(value, Dataset)), None)
+    splits = read_ranks(layout, folder, progress=progress, **values)
+    return fill_run(run, splits, dataset, memory_budget=memory_budget, jobs=jobs, force=force, progress=progress)
 
 
 def fill_run(
     path: Path | str,
     splits: Mapping[str, Dense],
+    dataset: Dataset | None = None,
     *,
     memory_budget: int = MEMORY_BUDGET,
     jobs: int = 2,
     force: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
-    """Pack the ranks or scores of both splits, or of one, into a run; see ``import_ranks``."""
+    """Pack the ranks or scores of both splits, or of one, into a run, which keeps the graph of ``dataset``.
+
+    See ``import_ranks`` for the other arguments.
+    """
     for dense in splits.values():
         check_shapes(dense)
     first, *others = splits
     name = splits[first].header.provenance.dataset
-    with Run.receive_ranks(path, name, None if others else first, force=force) as stores:
+    with Run.receive_ranks(path, dataset or name, None if others else first, force=force) as stores:
         for split, dense in splits.items():
             pack_dense(dense, stores / split, memory_budget=memory_budget, jobs=jobs, progress=progress)
     return Run.open(path)

@@ -1,10 +1,9 @@
 """Open a run for predictions: its device, its graph, and the checks that models, ranks and weights belong together."""
 
-from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError, WeightsError
+from relens.errors import InputError, WeightsError
 from relens.runs import Run
 
 
@@ -27,7 +26,7 @@ def check_models(run: Run) -> None:
 
 
 def graph_of(run: Run, weights: EnsembleWeights) -> Dataset:
-    """Load the data set that the models of the weights were trained on. Their parameters stay on the disk."""
+    """Load the graph that the models of the weights were trained on. Their parameters stay on the disk."""
     needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
     missing = [model for model in needed if model not in run.model_names]
     if missing:
@@ -40,15 +39,11 @@ def graph_of(run: Run, weights: EnsembleWeights) -> Dataset:
     for model, found in trained.items():
         if ranked.get(model, found.digest) != found.digest:
             raise InputError(f"{run.path}: {model} was trained again after the run was ranked: {_again(run)}")
-    source = trained[needed[0]].source
-    try:
-        dataset = load_dataset(source)
-    except DatasetError as error:
-        raise DatasetError(f"{run.path} was trained on {source!r}, which cannot be loaded here: {error}") from error
+    dataset = run.graph(candidates=False)
     if dataset.fingerprint != weights.dataset[1]:
         raise WeightsError(
-            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), {source!r} is now another "
-            f"graph ({dataset.fingerprint}): train, rank and search again, or put the old graph back"
+            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), the graph in {run.path} is "
+            f"another one ({dataset.fingerprint}): train, rank and search again"
         )
     return dataset
 
