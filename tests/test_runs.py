@@ -1,11 +1,15 @@
 """Runs: directories that appear whole and say what they are."""
 
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import relens
-from relens.errors import InputError, RanksError, WeightsError
+from relens.data.candidates import Candidates
+from relens.data.patterns import patterns
+from relens.errors import DatasetError, InputError, RanksError, WeightsError
 from relens.files import read_json, write_json
 from relens.packs.store import save_pack
 from relens.runs import Run
@@ -225,3 +229,37 @@ def test_the_record_of_a_run_is_written_again(tmp_path, content):
         (run.path / "run.json").write_bytes(content)
     assert Run.open_or_create(run.path, "toy") == run
     assert (run.path / "run.json").read_bytes() == before
+
+
+def test_a_run_keeps_its_graph(tmp_path):
+    run = Run.create(tmp_path / "r", "patterns")
+    with pytest.raises(DatasetError, match=r"r has no graph: .* `relens upgrade .*r --data DATASET`"):
+        run.graph()
+    run.keep_graph(patterns())
+    (tmp_path / "r").rename(tmp_path / "moved")
+    found = Run.open(tmp_path / "moved").graph()
+    assert (found.fingerprint, found.name, found.counts) == (patterns().fingerprint, "patterns", patterns().counts)
+    written = run_files(tmp_path / "moved")
+    Run.open(tmp_path / "moved").keep_graph(patterns())
+    assert run_files(tmp_path / "moved") == written, "the graph is there already"
+    (tmp_path / "moved/graph/train.bin.gz").unlink()
+    Run.open(tmp_path / "moved").keep_graph(patterns())
+    assert (tmp_path / "moved/graph/train.bin.gz").is_file(), "a damaged graph is written again"
+
+
+def test_candidates_too_large_for_a_copy_come_from_the_data_set_of_that_name(tmp_path, monkeypatch):
+    dataset = patterns()
+    rows = {split: np.zeros((2 * len(dataset.splits[split]), 1), dtype=np.int32) for split in ("valid", "test")}
+    dataset = replace(dataset, candidates={split: Candidates(ids, "zeros") for split, ids in rows.items()})
+    monkeypatch.setattr("relens.data.stored.MOST_CANDIDATES", 100)
+    run = Run.create(tmp_path, "patterns")
+    run.keep_graph(dataset)
+    assert run.graph(candidates=False).candidates == {}
+    with pytest.raises(DatasetError, match="no copy of the candidates of patterns"):
+        run.graph()  # the data set of that name has none
+    monkeypatch.setattr("relens.runs.load_dataset", lambda name, offline: dataset)
+    assert run.graph() is dataset
+
+
+def run_files(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

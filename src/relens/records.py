@@ -187,6 +187,7 @@ MEMBER = RecordKind(
     "Copy the whole folder of the member again, or remove it and add the member again with `relens ranks add`.",
 )
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
+GRAPH = RecordKind("relens graph", 1, "Add the graph again with `relens upgrade RUN --data DATASET`.", DatasetError)
 CANDIDATES = RecordKind(
     "relens candidates", 1, "Make them again with `relens data sample-negatives DATASET`.", DatasetError
 )

@@ -2,17 +2,29 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 from relens.comparison import Comparison
+from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
 from relens.data.queries import SPLITS
+from relens.data.stored import graph_facts, holds, is_graph, keeps_candidates, read_graph, write_graph
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DamagedError, InputError, MissingExtraError, RanksError, WeightsError, nearest
+from relens.errors import (
+    DamagedError,
+    DatasetError,
+    InputError,
+    MissingExtraError,
+    RanksError,
+    RelensError,
+    WeightsError,
+    nearest,
+)
 from relens.evaluation import Evaluation
 from relens.files import LOCK, is_left_over, json_text, locked, read_json, remove_left_overs, whole_folder, write_json
 from relens.importers.members import MEMBER_FILE, Member
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
+GRAPH = "graph"
 RETRAIN = ".again"
 """An empty file in the folder of a model that must be trained again; training removes it at the end."""
 FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
@@ -152,6 +165,49 @@ class Run:
         else:
             yield self.path / "ranks"
         write_json(self.path / RECORD, replace(self, dataset=dataset)._record())
+
+    def graph(self, *, candidates: bool = True) -> Dataset:
+        """Load the graph of the run, which does not need the folder that it came from.
+
+        Args:
+            candidates: load the data set's own candidates, too, which ranking and validation need. Candidates that are
+                too large for a copy are read from the data set of that name; if it is not here, raise an error.
+        """
+        if not is_graph(self.graph_path):
+            raise DatasetError(
+                f"{self.path} has no graph: an older relens made the run, or its ranks were imported without a data "
+                f"set. Add the graph with `relens upgrade {self.path}`, or with `relens upgrade {self.path} --data "
+                f"DATASET` if the data set has moved"
+            )
+        if candidates and not keeps_candidates(self.graph_path):
+            with suppress(RelensError):
+                dataset = load_dataset(self.dataset, offline=True)
+                if holds(self.graph_path, dataset):
+                    return dataset
+        return read_graph(self.graph_path, candidates=candidates)
+
+    def keep_graph(self, dataset: Dataset) -> None:
+        """Write the graph of the run, unless it is there. If models were trained on another one, raise an error."""
+        if not holds(self.graph_path, dataset):
+            self._check_graph(dataset)
+            write_graph(dataset, self.graph_path)
+
+    def _check_graph(self, dataset: Dataset) -> None:
+        """Raise an error if the run has models of another graph that are not going to be trained again."""
+        if not is_graph(self.graph_path) or graph_facts(self.graph_path).get("fingerprint") == dataset.fingerprint:
+            return
+        for name, model in self.models.items():
+            if model.fingerprint != dataset.fingerprint and not (self.model_path(name) / RETRAIN).exists():
+                raise InputError(
+                    f"{self.path} holds {name}, which was trained on another graph (fingerprint {model.fingerprint}) "
+                    f"than {dataset.name} as it is now ({dataset.fingerprint}): choose another run, or remove "
+                    f"{model.folder.parent}"
+                )
+
+    @property
+    def graph_path(self) -> Path:
+        """The folder of the graph, whether it exists or not."""
+        return self.path / GRAPH
 
     def has_ranks(self, split: str) -> bool:
         """Say whether the run has packed ranks of a split."""

@@ -14,6 +14,7 @@ from relens.data.download import download_splits
 from relens.data.ogb import is_ogb, read_ogb
 from relens.data.patterns import patterns
 from relens.data.queries import SPLITS
+from relens.data.stored import is_graph, read_graph
 from relens.errors import DatasetError, RelensError, nearest
 from relens.files import read_json, whole_folder
 from relens.progress import SILENT, Progress
@@ -137,10 +138,12 @@ def origin(name_or_path: str) -> str:
 
 
 def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = False) -> Dataset:
-    """Read a folder of TSV files, with its candidates if it has any, or a folder in OGB's layout.
+    """Read a folder of TSV files, with its candidates if it has any, a folder in OGB's layout, or the graph of a run.
 
     ``keep_repeats`` applies to OGB's layout, see ``read_ogb``.
     """
+    if is_graph(folder):
+        return read_graph(folder, name)
     if is_ogb(folder):
         return read_ogb(folder, name, copies=cache_folder() / ".ogb-copies", keep_repeats=keep_repeats)
     dataset = read_folder(folder, name)

@@ -23,6 +23,14 @@ MANY = 1.5
 FIELDS = ("head", "relation", "tail")
 ENDINGS = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
 NAMES_ENDINGS = (".tsv", ".tsv.gz")
+OPTIONAL = {
+    "labels": NAMES_ENDINGS,
+    "relation_labels": NAMES_ENDINGS,
+    "types": NAMES_ENDINGS,
+    "valid_negatives": ENDINGS,
+    "test_negatives": ENDINGS,
+}
+"""The files that a folder of a data set may have beside its splits, and how their names end."""
 TABLE_BREAKERS = frozenset("\t\n\r")
 
 
@@ -256,6 +264,12 @@ def write_folder(dataset: Dataset, folder: Path) -> None:
         write_rows(folder / f"{split}.txt.gz", rows)
     if dataset.names:
         write_rows(folder / "labels.tsv.gz", dataset.names.items())
+
+
+def optional_files(folder: Path) -> dict[str, Path]:
+    """Return the optional files in the folder of a data set, by the stems of ``OPTIONAL``."""
+    found = {stem: _find_file(folder, stem, endings) for stem, endings in OPTIONAL.items()}
+    return {stem: file for stem, file in found.items() if file is not None}
 
 
 def _split_file(folder: Path, split: str) -> Path:

@@ -13,7 +13,7 @@ from relens.unpacking import check_unpacked, most_unpacked
 def read_lines(path: Path) -> list[str]:
     r"""Return the lines of a UTF-8 file, plain or ``.gz``, without their line ends (``\n`` or ``\r\n``)."""
     try:
-        text = _content(path).decode("utf-8-sig")
+        text = read_content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = error.object.count(b"\n", 0, error.start) + 1
         raise DatasetError(
@@ -39,10 +39,11 @@ def read_rows(path: Path, fields: tuple[str, ...]) -> list[list[str]]:
 def write_rows(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Write a table as gzip. Equal rows give equal bytes."""
     text = "".join("\t".join(row) + "\n" for row in rows)
-    path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
+    encoding = "utf-8-sig" if text.startswith("\ufeff") else "utf-8"  # readers take a first U+FEFF for a mark
+    path.write_bytes(gzip.compress(text.encode(encoding), mtime=0))
 
 
-def _content(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return the bytes of a file, decompressed if its name ends in ``.gz``."""
     try:
         if path.suffix != ".gz":
