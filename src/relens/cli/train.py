@@ -8,7 +8,16 @@ import click
 
 from relens import api
 from relens.cli.console import TerminalProgress, emit, emit_json, note
-from relens.cli.options import PRESET_HELP, device_option, json_option, models_option, one_of, run_argument, seed_option
+from relens.cli.options import (
+    PRESET_HELP,
+    device_option,
+    json_option,
+    models_option,
+    one_of,
+    run_argument,
+    seed_option,
+    trust_option,
+)
 from relens.data.queries import EVALUATED
 from relens.evaluation import model_ranks
 from relens.metrics.mrr import mrr
@@ -109,6 +118,7 @@ def _note_time(folder: Path) -> None:
 )
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @click.option("--force", is_flag=True, help="Replace ranks that are there already.")
+@trust_option
 @json_option
 def rank(
     run_path: Path,
@@ -118,16 +128,17 @@ def rank(
     into: Path | None,
     gaps: bool,
     force: bool,
+    trust: bool,
     as_json: bool,
 ) -> None:
-    """Rank the validation and test queries with all trained models of RUN, and keep packed ranks.
+    """Rank the validation and test queries with all members of RUN, and keep packed ranks.
 
     All models score each query together, so no matrix of ranks is written. Known answers of train, valid and test are
     left out. Where the data set has candidates of its own (as OGB's), answers compete only with those.
     """
     run = api.rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
-        progress=TerminalProgress(),
+        trust=trust, progress=TerminalProgress(),
     )  # fmt: skip
     test = run.ranks("test")
     names = test.models

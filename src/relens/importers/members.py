@@ -165,8 +165,8 @@ class PythonObject(Origin):
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise MemberError(f"{self.path}: importing {module} failed: {told(error)}") from error
             raise MemberError(
-                f"{self.path}: there is no module {error.name!r} here. Install it, put its folder on PYTHONPATH, or run "
-                f"relens where {error.name.partition('.')[0]}.py is."
+                f"{self.path}: there is no module {error.name!r} here. Install it, put its folder on PYTHONPATH, or "
+                f"run relens where {error.name.partition('.')[0]}.py is."
             ) from error
         except (Exception, SystemExit) as error:  # code of others can fail in any way
             raise MemberError(f"{self.path}: importing {module} failed: {told(error)}") from error
@@ -205,9 +205,9 @@ class Member:
         with MEMBER.parsing(str(file)):
             kind = text(record["origin"])
             if kind not in ORIGINS:
-                raise InputError(f"{file} has the origin {kind!r}, this relens knows {', '.join(ORIGINS)}. Use a newer one.")
-            known = {key: text(record[key]) for key in ("dataset", "fingerprint")}
-            return cls(folder, ORIGINS[kind].from_json(record), **known)
+                known = " and ".join(ORIGINS)
+                raise InputError(f"{file} has the origin {kind!r}, this relens knows {known}: use a newer relens")
+            return cls(folder, ORIGINS[kind].from_json(record), text(record["dataset"]), text(record["fingerprint"]))
 
     @property
     def name(self) -> str:

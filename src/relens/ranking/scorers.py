@@ -64,7 +64,9 @@ class CheckedScorer:
         try:
             scores: object = self._scorer.score(queries)  # may break the protocol
         except (Exception, SystemExit) as error:  # a scorer can fail in any way, and a service goes on
-            raise MemberError(f"model {self.name!r} failed in score() of {len(queries)} queries: {told(error)}") from error
+            raise MemberError(
+                f"model {self.name!r} failed in score() of {len(queries)} queries: {told(error)}"
+            ) from error
         expected = f"model {self.name!r}, {len(queries)} queries: expected"
         if not isinstance(scores, np.ndarray):
             found = f"{type(scores).__module__}.{type(scores).__qualname__}"

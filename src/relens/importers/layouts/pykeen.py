@@ -24,6 +24,8 @@ from relens.ranking.memory import MEMORY_BUDGET, ROWS, Batches
 if TYPE_CHECKING:
     import torch
 
+    from relens.importers.members import NewMember
+
 MODEL_FILE, TRIPLES_FOLDER = "trained_model.pkl", "training_triples"
 MEMORY = 2**28
 """Bytes that a batch of queries may take where PyKEEN compares it with all entities, coordinate by coordinate."""
@@ -306,12 +308,16 @@ def find_folders(folder: Path, chosen: Sequence[str] = ()) -> dict[str, Path]:
     return {name: found[name] for name in check_models(chosen or list(found))}
 
 
+def open_folders(folders: Mapping[str, Path], data: Dataset, *, missing: Missing = "refuse") -> dict[str, PykeenFolder]:
+    """Read and check the labels of saved models by name, as in tables and weights; nothing is unpickled."""
+    return {name: PykeenFolder.open(folder, data, missing=missing) for name, folder in folders.items()}
+
+
 def read_pykeen(
-    folders: Mapping[str, Path],
+    folders: Mapping[str, PykeenFolder],
     data: Dataset,
     *,
     trust: bool,
-    missing: Missing = "refuse",
     gaps: bool = True,
     device: "torch.device | str" = "cpu",
     memory_budget: int = MEMORY_BUDGET,
@@ -322,13 +328,11 @@ def read_pykeen(
         folders: by name, as in tables and weights.
         data: the data set that the models were trained on.
         trust: load the pickles, which can run any code.
-        missing: what happens to entities that a model was not trained with.
         gaps: keep score gaps beside the ranks.
         device: where the models run.
         memory_budget: bytes that the scores of a block may take.
     """
-    found = {name: PykeenFolder.open(folder, data, missing=missing) for name, folder in folders.items()}
-    scorers = {name: model.load(device, trust=trust) for name, model in found.items()}
+    scorers = {name: model.load(device, trust=trust) for name, model in folders.items()}
     return scorer_splits(scorers, data, gaps=gaps, memory_budget=memory_budget)
 
 
@@ -349,8 +353,13 @@ class PykeenImporter(Importer):
 
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the scores to pack, by split."""
-        folders = find_folders(folder, options.pop("models"))
+        named = find_folders(folder, options.pop("models"))
+        folders = open_folders(named, options["data"], missing=options.pop("missing"))
         return read_pykeen(folders, **{**options, "gaps": options["gaps"] is not False})
+
+    def members(self, folder: Path, **options: Any) -> dict[str, "NewMember"]:
+        """Return the checked folders by name."""
+        return dict(open_folders(find_folders(folder, options["models"]), options["data"], missing=options["missing"]))
 
 
 PYKEEN = PykeenImporter()
