@@ -8,12 +8,13 @@ import pytest
 
 from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
-from relens.errors import RanksError
+from relens.errors import MemberError, RanksError
 from relens.evaluation import model_ranks
 from relens.importers.scorers import pack_scorers
 from relens.metrics.mrr import mrr
 from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_scores
+from relens.ranking.scorers import CheckedScorer
 from relens.runs import Run
 
 DATASET = Dataset.from_labels(
@@ -89,6 +90,72 @@ def test_the_mrr_is_that_of_obvious_loops(tmp_path):
         equal = sum(row[e] == row[answer] for e in others)
         found.append(1 + better + (equal - 1) / 2)
     np.testing.assert_array_equal(model_ranks(packed, "mine").realistic, found)
+
+
+def test_answers_are_hidden_and_batches_have_one_size():
+    asked = []
+
+    class Shy(Table):
+        rows = 5
+
+        def score(self, queries):
+            asked.append(queries)
+            return super().score(queries)
+
+    scorer, queries = Shy(3), DATASET.queries("valid")
+    found = CheckedScorer("shy", scorer, DATASET).score(queries)
+    np.testing.assert_array_equal(found, Table(3).score(queries))
+    assert [len(batch) for batch in asked] == [5, 5]
+    assert asked[1].anchor.tolist() == [queries.anchor[5]] * 5, "the last batch is filled up with repeats"
+    assert not any(batch.answer.any() or batch.triple.any() for batch in asked)
+    assert queries.answer.any()
+
+
+def test_a_scorer_may_reuse_its_memory():
+    class Thrifty(Table):
+        def score(self, queries):
+            self.buffer = getattr(self, "buffer", np.empty((64, N_ENTITIES), dtype=np.float32))
+            self.buffer[:] = super().score(queries)
+            return self.buffer
+
+    queries = DATASET.queries("valid")
+    scorer = CheckedScorer("thrifty", Thrifty(4), DATASET)
+    rows = [scorer.score(queries[[number]])[0] for number in range(len(queries))]
+    np.testing.assert_array_equal(rows, Table(4).score(queries))
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5, "64", True])
+def test_a_number_of_rows_that_is_none_is_refused(rows):
+    scorer = Table(0)
+    scorer.rows = rows
+    with pytest.raises(
+        MemberError, match=r"model 'mine': its attribute rows is .*, expected a whole number of at least 1"
+    ):
+        CheckedScorer("mine", scorer, DATASET)
+
+
+def test_a_type_that_changes_is_refused():
+    class Fickle(Table):
+        def score(self, queries):
+            self.asked.append(0)
+            return np.zeros((len(queries), N_ENTITIES), dtype=("float32", "float64")[len(self.asked) > 1])
+
+    scorer, queries = CheckedScorer("fickle", Fickle(0), DATASET), DATASET.queries("valid")
+    scorer.score(queries)
+    with pytest.raises(MemberError, match=r"expected scores as float32 as before, found float64\. End score\(\) with"):
+        scorer.score(queries)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such row"), SystemExit(1), AssertionError()])
+def test_an_error_in_a_scorer_is_told_with_its_line(error):
+    class Bad:
+        def score(self, queries):
+            raise error
+
+    shown = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    message = f"model 'bad' failed in score() of 64 queries: {shown} (test_scorers.py, line "
+    with pytest.raises(MemberError, match=re.escape(message)):
+        CheckedScorer("bad", Bad(), DATASET).score(DATASET.queries("test"))
 
 
 def test_a_constant_scorer_gets_the_mean_rank_and_not_the_first(tmp_path):

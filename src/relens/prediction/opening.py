@@ -30,8 +30,8 @@ def check_models(run: Run) -> None:
     if not run.member_names and any(map(run.has_ranks, EVALUATED)):
         raise InputError(
             f"{run.path} holds ranks only, and predictions need the models that made them{_imported(run)}: train some "
-            f"with `relens run DATASET`, or add models of yours with `relens ranks add RUN`. Ranks alone are enough "
-            f"for `relens evaluate {run.path}` and `relens report {run.path}`."
+            f"with `relens run DATASET`, or add models of yours with `relens ranks add {run.path}`. Ranks alone are "
+            f"enough for `relens evaluate {run.path}` and `relens report {run.path}`."
         )
 
 
