@@ -399,7 +399,7 @@ def _trained() -> Target:
             for parameter in model.parameters():
                 parameter.normal_()
         result = TrainingResult(10, 10, 0.5, "steps")
-        return written(lambda path: save_trained(model, settings, result, dataset, "ring", path))
+        return written(lambda path: save_trained(model, settings, result, dataset, path))
 
     def seeds() -> Sequence[Files]:
         found = [write("transe"), write("complex")]

@@ -249,7 +249,7 @@ def make(graph: Path, run: Path) -> None:
     seen: list[int] = []
     observer = TrainingObserver(record=lambda record: seen.append(record.step), stop=lambda: len(seen) > 0)
     with suppress(KeyboardInterrupt):
-        train_in_run(library.open_run(run), dataset, str(graph), settings, name="begun", observer=observer)
+        train_in_run(library.open_run(run), dataset, settings, name="begun", observer=observer)
 
 
 if __name__ == "__main__":

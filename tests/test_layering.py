@@ -43,6 +43,7 @@ STAGES = (
         "relens.run_comparison",
         "relens.runs",
         "relens.significance",
+        "relens.staleness",
         "relens.tables",
     },
     {"relens.prediction"},

@@ -21,7 +21,7 @@ def test_a_created_run_is_opened_again(tmp_path):
     run = Run.open(tmp_path / "r")
     assert (run.name, run.dataset, run.path) == ("r", "toy", tmp_path / "r")
     assert read_json(tmp_path / "r" / "run.json", "run") == {
-        "format": 2, "kind": "relens run", "relens": relens.__version__, "name": "r", "dataset": "toy",
+        "format": 3, "kind": "relens run", "relens": relens.__version__, "name": "r", "dataset": "toy",
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_unsafe_names_are_refused(tmp_path, name):
         ),
         (
             '{"kind": "relens run", "format": 1, "name": "r", "dataset": "d"}',
-            "is a run of format 1, this relens reads format 2: convert it with `relens upgrade ",
+            "is a run of format 1, this relens reads format 3: convert it with `relens upgrade ",
         ),
     ],
 )

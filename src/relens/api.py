@@ -17,7 +17,7 @@ from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
-from relens.pipeline.plan import Plan
+from relens.pipeline.plan import Plan, load_graph
 from relens.prediction import Ensemble, Facts, KnownFacts, Predictions, ranked_device
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    dataset: str | Path,
+    dataset: str | Path | None = None,
     *,
     models: Sequence[str] | None = None,
     preset: str | None = None,
@@ -54,7 +54,8 @@ def run(
     The same call resumes an interrupted one, and skips everything that is complete and unchanged.
 
     Args:
-        dataset: a name, or a folder with ``train.txt``, ``valid.txt`` and ``test.txt``.
+        dataset: a name, or a folder with ``train.txt``, ``valid.txt`` and ``test.txt``; None for the graph that the run
+            holds, or for ``patterns`` if there is no such run.
         models: names of models, in the order of the rank arrays; None for the members of the preset, which are the
             six models of the paper, or with ``strong`` a stronger set.
         preset: training settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
@@ -85,7 +86,9 @@ def run(
     from relens.pipeline.run import Execution, ignore_update, run_plan
 
     names = None if models is None else tuple(models)
-    plan = Plan(str(dataset), names, preset, methods=tuple(methods), seed=seed).with_changes(changes)
+    plan = Plan(
+        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed
+    ).with_changes(changes)
     execution = Execution(
         devices=devices,
         jobs=cpu_count() if jobs is None else jobs,
@@ -100,7 +103,7 @@ def run(
 
 
 def train(
-    dataset: str | Path,
+    dataset: str | Path | None = None,
     *,
     model: str,
     preset: str | None = None,
@@ -118,7 +121,8 @@ def train(
     The same call resumes an interrupted training, and returns a complete model at once.
 
     Args:
-        dataset: a name, or a folder with ``train.txt``, ``valid.txt`` and ``test.txt``.
+        dataset: a name, or a folder with ``train.txt``, ``valid.txt`` and ``test.txt``; None for the graph that the run
+            holds, or for ``patterns`` if there is no such run.
         model: the name of a base model, such as ``complex``.
         preset: training settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
         changes: settings to change, ``key=value``.
@@ -149,7 +153,7 @@ def train(
     )
     from relens.training.presets import resolve_settings
 
-    graph = load_dataset(dataset, offline=offline, progress=progress)
+    graph = load_graph(dataset, _path(run), offline=offline, progress=progress)
     preset = preset or default_preset(on_cpu=chosen.type == "cpu")
     settings = resolve_settings(graph.name, model, preset, [*changes, f"seed={seed}"])
     check_splits(graph, "valid")
@@ -162,14 +166,14 @@ def train(
     state = training_progress(target, name, settings)
     if state == "complete":
         progress.note(f"{target.model_path(name)} is already trained")
-        return train_in_run(target, graph, str(dataset), settings, name=name)
+        return train_in_run(target, graph, settings, name=name)
     resuming = f", resuming at {state}" if state else ""
     progress.note(f"training {name}: preset {preset}, {settings.steps:,} steps on {chosen}{resuming}")
     for text in sampled_validation(graph):
         progress.note(text)
     with progress.task(f"training {name}", settings.steps) as advance:
         observer = _observer(progress, advance)
-        return train_in_run(target, graph, str(dataset), settings, name=name, device=chosen, observer=observer)
+        return train_in_run(target, graph, settings, name=name, device=chosen, observer=observer)
 
 
 def _observer(progress: Progress, advance: Advance) -> "TrainingObserver":
@@ -241,12 +245,13 @@ def rank(
                 f"{source.path} has no trained models: train some with `relens train {source.dataset} --model NAME`"
             )
         members = {name: source.member(name) for name in names}
-        trained = [source.model(name).source for name in names if name in source.model_names]
-        dataset = load_dataset(trained[0]) if trained else source.graph()
+        dataset = source.graph(candidates=candidates is None)
         if candidates is not None:
             dataset = dataset.with_candidates(Path(candidates))
         target = source if into is None else Run.open_or_create(_path(into) or Path(), dataset.name)
         with nullcontext() if into is None else target.held():
+            if into is not None:
+                target.copy_graph(source)
             rank_models(target, dataset, members, device=chosen, gaps=gaps, force=force, trust=trust, progress=progress)
     return Run.open(target.path)
 
@@ -387,16 +392,18 @@ def predict(
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 
-def upgrade(run: Run | Path | str) -> list[str]:
-    """Convert a run of an older relens to the current format, without training again.
+def upgrade(run: Run | Path | str, *, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:
+    """Convert a run of an older relens to the current format, without training again, and add its graph.
 
     An interrupted call is resumed by the next one; a current run is left as it is.
 
     Args:
         run: the path of the run.
+        data: the data set of the run, a name or a folder. None to look for it where the models were trained on it.
+        progress: receives a note if the graph is not found.
 
     Returns:
-        A line for each file that was changed; empty if the run was current.
+        A line for each file or folder that was changed; empty if the run was current.
 
     For example::
 
@@ -404,7 +411,7 @@ def upgrade(run: Run | Path | str) -> list[str]:
     """
     from relens.pipeline.upgrade import upgrade_run
 
-    return upgrade_run(_path(run) or Path())
+    return upgrade_run(_path(run) or Path(), data, progress)
 
 
 def _path(run: Run | Path | str | None) -> Path | None:

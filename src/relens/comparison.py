@@ -139,6 +139,11 @@ def compare(
     return Comparison(best, tuple(evaluations), weights, relation_spread(single, test), tuple(notes), ranks)
 
 
+def weights_name(method: str) -> str:
+    """Return the name of the weights of a compared method: ``dsc:input=rank`` becomes ``dsc+input-rank``."""
+    return method.replace(":", "+").replace(",", "+").replace("=", "-").replace(" (ensemble)", "+ensemble")
+
+
 def parse_spec(spec: str, settings: SearchSettings) -> SearchSettings:
     """Return ``settings`` changed by ``METHOD[:key=value,…]``.
 

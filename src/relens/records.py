@@ -154,7 +154,7 @@ def _writer(value: Mapping[str, Any]) -> str:
 
 RUN = RecordKind(
     "relens run",
-    2,
+    3,
     "`relens run DATASET --run RUN` writes this record again and keeps all that is whole. For a run of imported ranks, "
     "import them again with another `--run`.",
 )
@@ -178,7 +178,7 @@ CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relen
 STAGE = RecordKind("relens stage", 1, "Repeat the stage: pass `force=STAGE`.")
 TRAINED = RecordKind(
     "relens trained model",
-    3,
+    4,
     "Train the model again: repeat the `relens run` or the `relens train` that made it. Both notice the damage.",
 )
 MEMBER = RecordKind(

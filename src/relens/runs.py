@@ -12,7 +12,7 @@ from relens.comparison import Comparison
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import SPLITS
-from relens.data.stored import graph_facts, holds, is_graph, keeps_candidates, read_graph, write_graph
+from relens.data.stored import copy_graph, graph_facts, holds, is_graph, keeps_candidates, read_graph, write_graph
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import (
@@ -32,6 +32,7 @@ from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import COMPARISON as COMPARED
 from relens.records import EVALUATION, RANKED_BY, RUN
+from relens.staleness import stale_results
 
 if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
@@ -132,12 +133,18 @@ class Run:
     @classmethod
     @contextmanager
     def receive_ranks(
-        cls, path: Path | str, dataset: str, split: str | None = None, *, force: bool = False
+        cls, path: Path | str, dataset: Dataset | str, split: str | None = None, *, force: bool = False
     ) -> Iterator[Path]:
         """Yield a folder to write one store per split into; run and ranks appear when the context succeeds.
 
         A missing run is made, an existing one is held. All ranks of the run are replaced, or those of one ``split``;
         existing ranks need ``force``.
+
+        Args:
+            path: the run.
+            dataset: the data set of the ranks, whose graph the run keeps; or its name, if it is not at hand.
+            split: the split of the ranks; None for all.
+            force: replace existing ranks.
         """
         path = Path(path)
         if (path / RECORD).is_file():
@@ -146,25 +153,31 @@ class Run:
             return
         _check_vacant(path)
         with whole_folder(path) as aside:
-            run = cls(path, path.resolve().name, dataset)
+            run = cls(path, path.resolve().name, _name_of(dataset))
             (aside / RECORD).write_text(json_text(run._record()), encoding="utf-8")
+            if isinstance(dataset, Dataset):
+                write_graph(dataset, aside / GRAPH)
             yield aside / "ranks"
             _check_vacant(path)  # another process may have made a run there in the meantime
 
     @contextmanager
-    def replace_ranks(self, dataset: str, split: str | None = None, *, force: bool = False) -> Iterator[Path]:
+    def replace_ranks(self, dataset: Dataset | str, split: str | None = None, *, force: bool = False) -> Iterator[Path]:
         """Replace ranks as ``receive_ranks`` does, in a run that the caller holds."""
         present = [name for name in (SPLITS if split is None else [split]) if self.has_ranks(name)]
         if present and not force:
             raise RanksError(
                 f"{self.path} already has ranks of {' and '.join(present)}: pass `force=True` to replace them."
             )
+        if isinstance(dataset, Dataset):
+            self._check_graph(dataset.name, dataset.fingerprint)
         if split is None:
             with whole_folder(self.path / "ranks") as aside:
                 yield aside
         else:
             yield self.path / "ranks"
-        write_json(self.path / RECORD, replace(self, dataset=dataset)._record())
+        if isinstance(dataset, Dataset):
+            self.keep_graph(dataset)
+        write_json(self.path / RECORD, replace(self, dataset=_name_of(dataset))._record())
 
     def graph(self, *, candidates: bool = True) -> Dataset:
         """Load the graph of the run, which does not need the folder that it came from.
@@ -189,19 +202,25 @@ class Run:
     def keep_graph(self, dataset: Dataset) -> None:
         """Write the graph of the run, unless it is there. If models were trained on another one, raise an error."""
         if not holds(self.graph_path, dataset):
-            self._check_graph(dataset)
+            self._check_graph(dataset.name, dataset.fingerprint)
             write_graph(dataset, self.graph_path)
 
-    def _check_graph(self, dataset: Dataset) -> None:
+    def copy_graph(self, other: "Run") -> None:
+        """Copy the graph of another run, unless it is there. If models were trained on another one, raise an error."""
+        facts = graph_facts(other.graph_path)
+        if not is_graph(self.graph_path) or graph_facts(self.graph_path) != facts:
+            self._check_graph(facts["dataset"], facts["fingerprint"])
+            copy_graph(other.graph_path, self.graph_path)
+
+    def _check_graph(self, dataset: str, fingerprint: str) -> None:
         """Raise an error if the run has models of another graph that are not going to be trained again."""
-        if not is_graph(self.graph_path) or graph_facts(self.graph_path).get("fingerprint") == dataset.fingerprint:
+        if not is_graph(self.graph_path) or graph_facts(self.graph_path).get("fingerprint") == fingerprint:
             return
         for name, model in self.models.items():
-            if model.fingerprint != dataset.fingerprint and not (self.model_path(name) / RETRAIN).exists():
+            if model.fingerprint != fingerprint and not (self.model_path(name) / RETRAIN).exists():
                 raise InputError(
-                    f"{self.path} holds {name}, which was trained on another graph (fingerprint {model.fingerprint}) "
-                    f"than {dataset.name} as it is now ({dataset.fingerprint}): choose another run, or remove "
-                    f"{model.folder.parent}"
+                    f"{self.model_path(name)} was trained on another graph (fingerprint {model.fingerprint}) than "
+                    f"{dataset} as it is now ({fingerprint}): choose another run, or remove the folder"
                 )
 
     @property
@@ -326,13 +345,17 @@ class Run:
         return self.path / "evaluations" / f"{_check_name(name)}-{split}.json"
 
     def comparison(self) -> Comparison:
-        """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made."""
+        """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made.
+
+        If the weights or ranks of the run have changed since, the notes of the comparison say so.
+        """
         if not self.comparison_path.is_file():
             raise InputError(
                 f"{self.path} has no comparison yet: make it with `relens report {self.path}`, or with `relens run`"
             )
         record = read_json(self.comparison_path, "comparison", COMPARED.remedy)
-        return Comparison.from_json(record, str(self.comparison_path))
+        comparison = Comparison.from_json(record, str(self.comparison_path))
+        return replace(comparison, notes=(*comparison.notes, *stale_results(self)))
 
     @property
     def comparison_path(self) -> Path:
@@ -367,6 +390,10 @@ def _check_vacant(path: Path) -> None:
         path.is_dir() and all(is_left_over(entry) or entry.name == LOCK for entry in path.iterdir())
     ):
         raise InputError(f"{path} exists and is not a run: choose another directory, or empty it first.")
+
+
+def _name_of(dataset: Dataset | str) -> str:
+    return dataset if isinstance(dataset, str) else dataset.name
 
 
 def _similar_run(path: Path) -> str:

@@ -48,7 +48,7 @@ def own(tmp_path_factory) -> Run:
     """A run of two models of relens; tests only read it."""
     folder = tmp_path_factory.mktemp("own")
     run = foreign_members.make_own(folder, folder / "run")
-    run.keep_graph(GRAPH)
+
     return run
 
 

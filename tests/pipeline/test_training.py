@@ -34,7 +34,7 @@ def train(graph: str, path: Path, places, listener=lambda name, device, record: 
     run = Run.open(path) if path.exists() else Run.create(path, "ring")
     settings = settings_of(Plan(graph, MODELS).with_changes(CHANGES), "ring", on_cpu=True)
     wanted = {name: settings[name] for name in MODELS if name not in parameters(path)}
-    train_side_by_side(run, load_dataset(graph), graph, wanted, places=places, listener=listener)
+    train_side_by_side(run, load_dataset(graph), wanted, places=places, listener=listener)
 
 
 def parameters(path: Path) -> dict[str, bytes]:

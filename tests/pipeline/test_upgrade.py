@@ -31,12 +31,13 @@ PLAN += tuple(
 )
 BEGUN = ("--model", "complex", "--preset", "demo", "--seed", "5", "--device", "cpu")
 BEGUN += tuple(word for change in ("steps=30", "validate_every=10", "batch=64", "dim=8") for word in ("--set", change))
+GRAPH = "graph: added the graph of graph"
 CHANGED = [
     "models/begun/step-000000010/state.json: relens checkpoint, format 2 to 3",
-    "models/complex/trained/model.json: relens trained model, format 2 to 3",
-    "models/transe/trained/model.json: relens trained model, format 2 to 3",
+    "models/complex/trained/model.json: relens trained model, format 2 to 4",
+    "models/transe/trained/model.json: relens trained model, format 2 to 4",
     "ranks/made_by.json: relens origin of ranks, format 0 to 1",
-    "run.json: relens run, format 1 to 2",
+    "run.json: relens run, format 1 to 3",
     "stages/rank.json: relens stage, format 0 to 1",
     "stages/report.json: relens stage, format 0 to 1",
     "stages/search.json: relens stage, format 0 to 1",
@@ -65,13 +66,16 @@ def expected(name: str) -> str:
 def test_every_record_that_an_older_relens_wrote_is_converted_and_nothing_else_changes(old):
     before = contents(old)
     outcome = succeed("upgrade", old)
-    assert sorted(outcome.out.splitlines()) == CHANGED
-    assert outcome.err == f"relens: upgraded 8 files of {old}\n"
-    after = contents(old)
+    assert outcome.out.splitlines()[0] == GRAPH
+    assert sorted(outcome.out.splitlines()[1:]) == CHANGED
+    assert outcome.err == f"relens: upgraded 9 parts of {old}\n"
+    assert Run.open(old).graph().fingerprint == relens.load_dataset(old.parent / "graph").fingerprint
+    after = {name: content for name, content in contents(old).items() if not name.startswith("graph/")}
     assert before.keys() == after.keys()
     assert {name for name in before if before[name] != after[name]} == {line.split(": ")[0] for line in CHANGED}
     for line in CHANGED:
         record, converted = (json.loads(found[line.split(": ")[0]]) for found in (before, after))
+        record.pop("source", None)
         assert converted | record | {key: converted[key] for key in ("kind", "format", "relens")} == converted
 
 
@@ -124,12 +128,12 @@ def test_a_training_that_was_interrupted_is_resumed(old, tmp_path):
 def test_every_command_says_how_to_convert_an_old_run(old, command):
     words = [{"RUN": str(old), "GRAPH": str(old.parent / "graph")}.get(word, word) for word in command.split()]
     before = contents(old)
-    fail(2, f"is a run of format 1, this relens reads format 2: convert it with `relens upgrade {old}`", *words)
+    fail(2, f"is a run of format 1, this relens reads format 3: convert it with `relens upgrade {old}`", *words)
     assert contents(old) == before
 
 
 def test_a_current_run_is_left_alone(old):
-    assert len(relens.upgrade(old)) == 8
+    assert len(relens.upgrade(old)) == 9
     before = contents(old)
     assert relens.upgrade(old) == []
     assert relens.upgrade(Run.open(old)) == []
@@ -140,7 +144,14 @@ def test_a_current_run_is_left_alone(old):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["/begun/step-000000010/state.json$", "/complex/trained/model.json$", "/stages/rank.json$", "/run.json$"]
+    "pattern",
+    [
+        "/run/graph$",
+        "/begun/step-000000010/state.json$",
+        "/complex/trained/model.json$",
+        "/stages/rank.json$",
+        "/run.json$",
+    ],
 )
 def test_a_killed_conversion_is_resumed(old, tmp_path, pattern):
     whole = shutil.copytree(old, tmp_path / "whole")
@@ -150,7 +161,7 @@ def test_a_killed_conversion_is_resumed(old, tmp_path, pattern):
     assert done.returncode == -signal.SIGKILL, done.stderr
     with pytest.raises(InputError, match="is a run of format 1"):
         Run.open(old)
-    assert 0 < len(relens.upgrade(old)) <= 8
+    assert 0 < len(relens.upgrade(old)) <= 9
     assert contents(old) == contents(whole)
 
 
@@ -166,7 +177,7 @@ def test_nothing_is_converted_while_another_process_is_at_work(old):
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("run.json", {"format": 9}, "run.json has format 9, this relens reads format 2. Use the relens that wrote it"),
+        ("run.json", {"format": 9}, "run.json has format 9, this relens reads format 3. Use the relens that wrote it"),
         ("run.json", {"kind": "relens weights"}, "run.json is not a 'relens run' record"),
         ("models/complex/trained/model.json", {"format": 1}, "format 1, which this relens cannot convert. Train the"),
     ],
@@ -185,3 +196,22 @@ def test_a_folder_without_a_run_raises_an_error(tmp_path):
 def test_chains_of_converters_have_no_gap():
     for kind, _ in PLACES:
         assert sorted(CONVERTERS[kind.name]) == list(range(min(CONVERTERS[kind.name]), kind.format))
+
+
+def test_a_graph_that_has_moved_is_named(old):
+    moved = (old.parent / "graph").rename(old.parent / "elsewhere")
+    outcome = succeed("upgrade", old)
+    assert outcome.out
+    assert GRAPH not in outcome.out
+    assert f"warning: the graph of {old} was not found as {old.parent / 'graph'} or graph" in outcome.err
+    question = ("predict", old, "--head", "e1", "--relation", "plus_1")
+    fail(2, f"{old} has no graph: an older relens made the run", *question)
+    assert succeed("evaluate", old, "--weights", "dsc").out == expected("dsc")
+    fail(2, f"{OLD / 'graph/valid.txt'}", "upgrade", old, "--data", OLD / "graph/valid.txt")
+    before = contents(old)
+    fail(2, f"patterns is not the graph of {old}: its fingerprint is", "upgrade", old, "--data", "patterns")
+    assert contents(old) == before
+    assert succeed("upgrade", old, "--data", moved).out == GRAPH + "\n"
+    assert succeed("upgrade", old, "--data", moved).out == ""
+    fail(2, f"patterns is not the graph of {old}: its fingerprint is", "upgrade", old, "--data", "patterns")
+    assert succeed(*question).out.partition("\ndata set:")[0] == expected("predict").partition("\ndata set:")[0]

@@ -15,7 +15,6 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 
 import torch
 
-from relens.data.catalog import load_dataset
 from relens.data.queries import DIRECTIONS, Queries
 from relens.ensemble.search import search
 from relens.ensemble.weights import EnsembleWeights
@@ -307,11 +306,10 @@ def test_a_run_without_models_is_refused(tiny_run, copied):
 def test_mismatched_weights_ranks_and_data_are_refused(copied, tmp_path):
     weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
     replace(weights, dataset=("patterns", "0" * 16)).save(copied.weights_path("other"))
-    with pytest.raises(WeightsError, match="'patterns' is now another graph"):
+    with pytest.raises(WeightsError, match=r"the graph in .*copy is another one"):
         Ensemble.open(copied, "other")
-    record = copied.model_path(weights.models[0]) / "trained" / "model.json"
-    record.write_text(json.dumps(read_json(record, "record") | {"source": "gone"}))
-    with pytest.raises(DatasetError, match="was trained on 'gone', which cannot be loaded here"):
+    (copied.path / "graph").rename(tmp_path / "graph")
+    with pytest.raises(DatasetError, match=r"has no graph: .*Add the graph with `relens upgrade"):
         Ensemble.open(copied, "dsc-rank")
     shutil.rmtree(copied.model_path("rotate"))
     with pytest.raises(InputError, match="but no model 'rotate': predictions need the models themselves"):
@@ -321,12 +319,12 @@ def test_mismatched_weights_ranks_and_data_are_refused(copied, tmp_path):
 def trained_again(run, name):
     """Give a model of a run other parameters, with all that says so."""
     trained = TrainedModel.open(run.model_path(name) / "trained")
-    dataset = load_dataset(trained.source)
+    dataset = run.graph()
     model = trained.load(dataset)
     with torch.no_grad():
         first = next(model.parameters())
         first.copy_(first.flip(0))
-    save_trained(model, trained.settings, TrainingResult(**trained.result), dataset, trained.source, trained.folder)
+    save_trained(model, trained.settings, TrainingResult(**trained.result), dataset, trained.folder)
 
 
 def test_models_trained_after_the_ranking_are_refused(copied):

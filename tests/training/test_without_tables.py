@@ -93,7 +93,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(model, tmp_path):
 
 def test_saved_loaded_and_ranked(tmp_path):
     model, settings, result = train("toy")
-    save_trained(model.eval(), settings, result, GRAPH, "tiny", tmp_path / "toy")
+    save_trained(model.eval(), settings, result, GRAPH, tmp_path / "toy")
     loaded = TrainedModel.open(tmp_path / "toy").load(GRAPH)
     competition = Competition.from_dataset(GRAPH, "test")
     ranks = answer_ranks(loaded, competition).realistic

@@ -15,6 +15,7 @@ from relens.cli.options import (
     jobs_option,
     json_option,
     models_option,
+    note_stale,
     output_option,
     run_argument,
     search_options,
@@ -83,6 +84,8 @@ def compare(
         pair = compare_runs(
             run_path, other_path, weights=name, other_weights=other_name, seed=options["seed"], jobs=jobs
         )
+        for path in (run_path, other_path):
+            note_stale(Run.open(path))
         show([run_comparison_table(pair)], form, output, pair.to_json())
         return
     if name or other_name:

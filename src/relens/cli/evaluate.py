@@ -26,6 +26,7 @@ from relens.evaluation import PARTS
 from relens.evaluation import evaluate as evaluate_ensemble
 from relens.files import write_json
 from relens.runs import Run
+from relens.staleness import fits
 from relens.tables import breakdown_table, evaluation_table
 
 
@@ -90,6 +91,12 @@ def _file_name(name: str) -> str:
 
 
 def load_weights(run: Run, name: str | None) -> tuple[str, EnsembleWeights]:
-    """Load weights of a run and return them with their name; see ``Run.choose_weights``."""
+    """Load weights of a run and return them with their name; see ``Run.choose_weights``. Note if they are stale."""
     name = run.choose_weights(name)
-    return name, run.weights(name)
+    found = run.weights(name)
+    if run.has_ranks("valid") and not fits(found, run.ranks("valid")):
+        note(
+            f"warning: the weights {name} were fitted on other validation ranks than the run has now: search again "
+            f"with `relens search {run.path}`"
+        )
+    return name, found

@@ -20,6 +20,7 @@ from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.presets import PRESETS
 from relens.runs import Run
+from relens.staleness import stale_results
 from relens.tables import Table
 from relens.visible import visible_json
 
@@ -145,6 +146,12 @@ def option_decorator(name: str, option: Option) -> Callable[[F], F]:
 
 
 models_option = option_decorator("models", MODELS)
+
+
+def note_stale(run: Run) -> None:
+    """Note what the run keeps that no longer belongs to its ranks or weights."""
+    for line in stale_results(run):
+        note(f"warning: {line}")
 
 
 def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> None:

@@ -17,6 +17,7 @@ from relens.cli.options import (
     jobs_option,
     json_option,
     models_option,
+    note_stale,
     option_decorator,
     run_argument,
     trust_option,
@@ -175,13 +176,12 @@ def pack(
     """Pack arrays (queries, entities) of one split, one NAME=FILE.npy per model, into a run."""
     progress = TerminalProgress()
     other = next(name for name in EVALUATED if name != split)
-    options = ArrayOptions(load_dataset(data, progress=progress) if data else None, n_relations, filtered, gaps)
+    dataset = load_dataset(data, progress=progress) if data else None
+    options = ArrayOptions(dataset, n_relations, filtered, gaps)
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
     )
-    fill_run(
-        run_path, {split: dense}, data=options.data, memory_budget=memory, jobs=jobs, force=force, progress=progress
-    )
+    fill_run(run_path, {split: dense}, dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
     report(run_path, jobs, as_json=as_json)
 
 
@@ -225,8 +225,8 @@ def from_pykeen(
     check_free(run_path, models)
     splits = read_pykeen(models, dataset, trust=trust, gaps=gaps, device=chosen, memory_budget=memory)
     fill_run(
-        run_path, splits, data=dataset, members=models, device=str(chosen), memory_budget=memory, jobs=jobs,
-        force=force, progress=progress,
+        run_path, splits, dataset, members=models, device=str(chosen), memory_budget=memory, jobs=jobs, force=force,
+        progress=progress,
     )  # fmt: skip
     report(run_path, jobs, as_json=as_json)
 
@@ -273,11 +273,12 @@ def add(
     The members that RUN has are neither trained nor changed. All are ranked again together, with the same ranks. RUN
     keeps copies of PyKEEN's files, and the import paths and arguments of scorers. Search weights again afterwards.
     """
-    api.add_members(
+    run = api.add_members(
         run_path, pykeen=_named_folders(folders, names), scorers=_scorers(scorers, arguments),
         progress=TerminalProgress(), **options,
     )  # fmt: skip
     report(run_path, jobs, as_json=as_json)
+    note_stale(run)
     note(f"next: relens search {shlex.quote(str(run_path))}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relens.cli.options import show
+from relens.cli.options import note_stale, show
 from relens.data.grouping import Grouping
 from relens.data.queries import EVALUATED
 from relens.ensemble.objective import model_mrrs
@@ -28,6 +28,7 @@ def report(run_path: Path, jobs: int, *, as_json: bool) -> None:
     present = [split for split in EVALUATED if run.has_ranks(split)]
     if not present:
         raise RanksError(f"{run_path} has no ranks yet: add them with `relens ranks import` or `relens ranks pack`.")
+    note_stale(run)
     splits = {split: _describe(run.ranks(split), run.ranks_path(split), jobs) for split in present}
     notes = _suspicious(splits)
     value = {"run": str(run.path), "name": run.name, "dataset": run.dataset, "splits": splits, "notes": notes}

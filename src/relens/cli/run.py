@@ -21,7 +21,7 @@ from relens.cli.options import (
 )
 from relens.errors import counted
 from relens.importers.importer import MODELS
-from relens.pipeline.plan import Plan, read_plan
+from relens.pipeline.plan import DATASET, Plan, read_plan
 
 if TYPE_CHECKING:
     from relens.pipeline.run import TrainingUpdate
@@ -57,12 +57,13 @@ if TYPE_CHECKING:
 def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train models on DATASET, rank, search weights, evaluate, and write a report.
 
-    DATASET is a name or a folder of TSV files; the default is the generated graph `patterns`. A run has the six models
-    of the paper. With --preset strong it has up to ten stronger members. The same command resumes an interrupted one,
-    and skips everything that is complete and unchanged.
+    DATASET is a name or a folder of TSV files. Without it, an existing run goes on with the graph that it holds, and a
+    new one is about the generated graph `patterns`. A run has the six models of the paper. With --preset strong it has
+    up to ten stronger members. The same command resumes an interrupted one, and skips everything that is complete and
+    unchanged.
     """
     plan = _plan(source, options)
-    note(f"loading {plan.dataset}")
+    note(f"loading {plan.dataset or path or DATASET}")
     found = api.run(
         plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
         seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,
@@ -130,17 +131,19 @@ def report(run_path: Path, folder: Path | None, curves: bool, as_json: bool) -> 
 
 @click.command()
 @run_argument
+@click.option("--data", metavar="DATASET", help="The data set of RUN, a name or a folder.  [default: where it was]")
 @json_option
-def upgrade(run_path: Path, as_json: bool) -> None:
-    """Convert RUN, which an older relens made, to the format of this one.
+def upgrade(run_path: Path, data: str | None, as_json: bool) -> None:
+    """Convert RUN, which an older relens made, to the format of this one, and add its graph.
 
     Models, ranks, weights and results stay as they are; only records around them change. `relens run` then finds every
-    stage complete. The same command resumes an interrupted upgrade. A current run is left alone.
+    stage complete. If the data set has moved, name it with --data. The same command resumes an interrupted upgrade. A
+    current run is left alone.
     """
-    changed = api.upgrade(run_path)
+    changed = api.upgrade(run_path, data=data, progress=TerminalProgress())
     if as_json:
         emit_json({"run": str(run_path), "changed": changed})
         return
     for line in changed:
         emit(line)
-    note(f"upgraded {counted(len(changed), 'file')} of {run_path}" if changed else f"{run_path} is current already")
+    note(f"upgraded {counted(len(changed), 'part')} of {run_path}" if changed else f"{run_path} is current already")

@@ -16,6 +16,7 @@ from relens.cli.options import (
     json_option,
     method_options,
     models_option,
+    note_stale,
     run_argument,
     search_options,
     settings_from,
@@ -91,6 +92,7 @@ def search(
     for line in weights.notes:
         note(line)
     warn_of_few(valid, [weights])
+    note_stale(run)
     if as_json:
         emit_json(
             {

@@ -13,6 +13,7 @@ from relens.cli.options import (
     device_option,
     json_option,
     models_option,
+    note_stale,
     one_of,
     run_argument,
     seed_option,
@@ -58,7 +59,7 @@ class TrainCommand(click.Command):
 
 
 @click.command(cls=TrainCommand)
-@click.argument("source", metavar="DATASET")
+@click.argument("source", metavar="[DATASET]", required=False)
 @click.option("--model", cls=ModelOption, required=True, help="Name of a model.")
 @click.option("--preset", help=f"{PRESET_HELP}  [default: demo on a CPU, best on a GPU]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting, e.g. --set dim=500.")
@@ -71,8 +72,13 @@ class TrainCommand(click.Command):
 @click.option("--offline", is_flag=True, help="Never download the data set.")
 @click.option("--force", is_flag=True, help="Train again, from the first step.")
 @json_option
-def train(source: str, model: str, run_path: Path | None, name: str | None, as_json: bool, **options: Any) -> None:
+def train(
+    source: str | None, model: str, run_path: Path | None, name: str | None, as_json: bool, **options: Any
+) -> None:
     """Train a MODEL on DATASET (a name, or a folder of TSV files) and keep it in a run.
+
+    Without DATASET, an existing run goes on with the graph that it holds, and a new one is about the generated graph
+    `patterns`.
 
     The parameters with the best validation MRR are kept. The same command resumes an interrupted training; a complete
     model is left alone.
@@ -140,6 +146,7 @@ def rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
         trust=trust, progress=TerminalProgress(),
     )  # fmt: skip
+    note_stale(run)
     test = run.ranks("test")
     names = test.models
     found = {split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names} for split in EVALUATED}

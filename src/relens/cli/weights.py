@@ -12,6 +12,7 @@ from relens.cli.options import (
     hold,
     json_option,
     models_option,
+    note_stale,
     output_option,
     run_argument,
     show,
@@ -147,6 +148,7 @@ def import_weights(
         raise InputError(f"unknown format of {file}: expected a name that ends in .json, .csv or .npy")
     found.aligned_to(packed.select_models(found.models))
     run.keep_weights(name, found)
+    note_stale(run)
     if as_json:
         emit_json({"weights": str(path), "models": list(found.models), "groups": int(found.own.sum())})
     else:

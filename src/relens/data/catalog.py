@@ -132,11 +132,6 @@ def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: P
     return load_entry(find_entry(str(name_or_path)), offline=offline, progress=progress)
 
 
-def origin(name_or_path: str) -> str:
-    """Return a reference that works from any working directory: the full path of a folder, or the name."""
-    return str(Path(name_or_path).resolve()) if Path(name_or_path).is_dir() else name_or_path
-
-
 def open_folder(folder: Path, name: str | None = None, *, keep_repeats: bool = False) -> Dataset:
     """Read a folder of TSV files, with its candidates if it has any, a folder in OGB's layout, or the graph of a run.
 

@@ -5,6 +5,7 @@ data set, and a record with the fingerprint and the checksum of each file. Equal
 """
 
 import gzip
+import shutil
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -46,6 +47,17 @@ def write_graph(dataset: Dataset, folder: Path) -> None:
             np.save(aside / array_file(split), np.asarray(chosen.negatives, dtype="<i4"), allow_pickle=False)
         files = {file.name: file_checksum(file) for file in sorted(aside.iterdir())}
         GRAPH.write(aside / RECORD, {**_facts(dataset), "candidates_kept": kept, "files": files})
+
+
+def copy_graph(source: Path, folder: Path) -> None:
+    """Copy a folder that ``write_graph`` wrote. The copy appears when it is complete, and replaces an earlier one."""
+    record = graph_facts(source)
+    with GRAPH.parsing(str(source / RECORD)):
+        names = [Path(file).name for file in mapping(record["files"])]
+    _verify(source, record)
+    with whole_folder(folder) as aside:
+        for name in (*names, RECORD):
+            shutil.copyfile(source / name, aside / name)
 
 
 def is_graph(folder: Path) -> bool:

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from relens.comparison import DEFAULT_SPECS
-from relens.errors import InputError, nearest
+from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
+from relens.data.stored import is_graph
+from relens.errors import DatasetError, InputError, nearest
+from relens.progress import SILENT, Progress
+from relens.runs import GRAPH, RECORD, Run
 from relens.toml import parse_toml
 
 DATASET = "patterns"
+"""The data set of a new run if none is named."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class Plan:
     """The request for a run.
 
     Attributes:
-        dataset: a name, or a folder of TSV files.
+        dataset: a name, or a folder of TSV files; None for the graph of the run, see ``load_graph``.
         models: names in the run; None for the members of the preset. A name that is neither a model's nor a member's
             needs a change ``model=…`` that says which model it is.
         preset: settings to start from; None for ``demo`` on the CPU and ``best`` on a GPU.
@@ -27,7 +33,7 @@ class Plan:
         seed: the root of all randomness.
     """
 
-    dataset: str = DATASET
+    dataset: str | None = None
     models: tuple[str, ...] | None = None
     preset: str | None = None
     changes: tuple[str, ...] = ()
@@ -54,6 +60,27 @@ class Plan:
         """All changes as ``with_changes`` takes them."""
         own = (f"{model}.{text}" for model, texts in self.model_changes.items() for text in texts)
         return (*self.changes, *own)
+
+
+def load_graph(
+    dataset: Path | str | None, run: Path | None, *, offline: bool = False, progress: Progress = SILENT
+) -> Dataset:
+    """Load the data set of a plan.
+
+    Args:
+        dataset: a name or a folder; None for the graph of the run, or ``DATASET`` if there is no such run yet.
+        run: the folder of the run; None if it is not known yet.
+        offline: never download the data set.
+        progress: receives progress and notes.
+    """
+    if dataset is None and run is not None and (run / RECORD).is_file():
+        return Run.open(run).graph()
+    try:
+        return load_dataset(dataset or DATASET, offline=offline, progress=progress)
+    except DatasetError as error:
+        if run is None or not is_graph(run / GRAPH):
+            raise
+        raise DatasetError(f"{error}. Or leave the data set out: {run} holds its graph") from error
 
 
 def read_plan(path: Path) -> Plan:

@@ -81,10 +81,11 @@ def import_ranks(
     """
     importer = IMPORTERS.find(layout)
     values = importer.resolve(options, progress)
-    splits = read_ranks(layout, folder, **values)
+    splits = read_ranks(layout, folder, progress=progress, **values)
+    dataset = next((value for value in values.values() if isinstance(value, Dataset)), None)
     members = importer.members(Path(folder), **values)
     return fill_run(
-        run, splits, data=values.get("data"), members=members, device=str(values.get("device", "")), layout=layout,
+        run, splits, dataset, members=members, device=str(values.get("device", "")), layout=layout,
         memory_budget=memory_budget, jobs=jobs, force=force, progress=progress,
     )  # fmt: skip
 
@@ -92,8 +93,8 @@ def import_ranks(
 def fill_run(
     path: Path | str,
     splits: Mapping[str, Dense],
+    dataset: Dataset | None = None,
     *,
-    data: Dataset | None = None,
     members: Mapping[str, NewMember] | None = None,
     device: str = "",
     layout: str = "arrays",
@@ -107,7 +108,7 @@ def fill_run(
     Args:
         path: the run to fill; created if necessary.
         splits: the ranks or scores by split.
-        data: the data set, which the run keeps, if it is known.
+        dataset: the data set, whose graph the run keeps; None if it is not known.
         members: what loads the models again, if anything does; the run keeps it.
         device: where these members scored.
         layout: how the files were laid out, for models without a member.
@@ -123,18 +124,18 @@ def fill_run(
     header = splits[first].header
     name = header.provenance.dataset
     check_free(Path(path), members)
-    with Run.receive_ranks(path, name, None if others else first, force=force) as stores:
+    with Run.receive_ranks(path, dataset or name, None if others else first, force=force) as stores:
         for split, dense in splits.items():
             pack_dense(dense, stores / split, memory_budget=memory_budget, jobs=jobs, progress=progress)
         run = Run(stores.parent, "", name)  # where the run is, or where it is written before it appears
-        if data is not None:
-            run.keep_graph(data)
-            kept = {name: keep_member(run.model_path(name), new, data) for name, new in members.items()}
-            before = made_by(kept, device.partition(":")[0]) if kept else {"models": {}}
-        else:
-            before = {"models": {}}
+        kept = (
+            {}
+            if dataset is None
+            else {name: keep_member(run.model_path(name), new, dataset) for name, new in members.items()}
+        )
+        origin = made_by(kept, device.partition(":")[0]) if kept else {"models": {}}
         imported = dict.fromkeys((model for model in header.models if model not in members), layout)
-        RANKED_BY.write(stores / MADE_BY, {**before, "imported": imported})
+        RANKED_BY.write(stores / MADE_BY, {**origin, "imported": imported})
     return Run.open(path)
 
 

@@ -11,8 +11,7 @@ import torch
 
 from relens import __version__
 from relens.checksums import file_checksum
-from relens.comparison import compare, parse_spec
-from relens.data.catalog import load_dataset
+from relens.comparison import compare, parse_spec, weights_name
 from relens.data.checks import check_splits, sampled_validation, suspicions
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
@@ -22,7 +21,8 @@ from relens.errors import InputError, counted, nearest
 from relens.files import write_json
 from relens.models import MODELS
 from relens.packs.store import MANIFEST
-from relens.pipeline.plan import Plan
+from relens.pipeline.narrower import check_losses
+from relens.pipeline.plan import Plan, load_graph
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
@@ -127,7 +127,7 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     """
     _check(plan, execution)
     check_devices(execution.devices)
-    dataset = load_dataset(plan.dataset, offline=execution.offline, progress=execution.progress)
+    dataset = load_graph(plan.dataset, path, offline=execution.offline, progress=execution.progress)
     settings = settings_of(plan, dataset.name, on_cpu=execution.on_cpu)
     for model_settings in settings.values():
         _check_options(model_settings)
@@ -136,8 +136,11 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     _announce(plan, dataset, list(settings), path, execution)
     run = Run.open_or_create(path, dataset.name)
     with run.held(), report_kept_on_interrupt(run, settings):
+        check_losses(
+            run, [*settings, *_others(run)], plan.methods, STAGES if "all" in execution.force else execution.force
+        )
         tidy_models(run)
-        trained = _train(run, plan, dataset, settings, execution)
+        trained = _train(run, dataset, settings, execution)
         _rank(run, dataset, trained, execution)
         _search(run, plan, execution)
         if execution.report:
@@ -201,13 +204,14 @@ def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execu
 
 
 def _train(
-    run: Run, plan: Plan, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
+    run: Run, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
 ) -> dict[str, TrainedModel]:
     """Train the models that are not trained yet, or all if the stage is repeated; return all models by name."""
     if execution.repeats("train"):
         request_retraining(run, settings)
     retrain_damaged(run, settings, execution.progress)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
+    run.keep_graph(dataset)
     found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
     if any(found.values()):
         for name, how in found.items():
@@ -217,7 +221,7 @@ def _train(
         execution.progress.note(f"training {counted(len(wanted), 'model')}")
         places = training_places(execution.devices, execution.jobs)
         listener = partial(_pass_on, execution.listener, settings)
-        train_side_by_side(run, dataset, plan.dataset, wanted, places=places, listener=listener)
+        train_side_by_side(run, dataset, wanted, places=places, listener=listener)
     return {name: run.model(name) for name in settings}
 
 
@@ -236,8 +240,7 @@ def _pass_on(
 def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], execution: Execution) -> None:
     """Rank the validation and test queries with all models, and with the members of others that the run has."""
     device = execution.devices[0]
-    others = {name: run.member(name) for name in run.member_names if name not in run.model_names}
-    members = {**trained, **others}
+    members = {**trained, **{name: run.member(name) for name in _others(run)}}
     candidates = {split: found.digest for split, found in dataset.candidates.items()}
     made_from = [made_by(members, device.type), dataset.fingerprint, candidates, __version__]
 
@@ -252,6 +255,11 @@ def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], executio
     stage.ensure(work, repeat=execution.repeats("rank"))
 
 
+def _others(run: Run) -> list[str]:
+    """Return the names of the members that relens did not train."""
+    return [name for name in run.member_names if name not in run.model_names]
+
+
 def _search(run: Run, plan: Plan, execution: Execution) -> None:
     """Fit every method on validation, evaluate all on test, and keep weights and results."""
 
@@ -263,9 +271,9 @@ def _search(run: Run, plan: Plan, execution: Execution) -> None:
             settings=SearchSettings(seed=plan.seed), jobs=execution.jobs, progress=execution.progress,
         )  # fmt: skip
         for name, weights in found.weights.items():
-            run.keep_weights(_file_name(name), weights)
+            run.keep_weights(weights_name(name), weights)
         write_json(run.comparison_path, found.to_json())
-        return [run.comparison_path, *(run.weights_path(_file_name(name)) for name in found.weights)]
+        return [run.comparison_path, *(run.weights_path(weights_name(name)) for name in found.weights)]
 
     def described(ranks: Any) -> list[Any]:
         return [ranks, plan.methods, plan.seed, __version__]
@@ -274,11 +282,6 @@ def _search(run: Run, plan: Plan, execution: Execution) -> None:
     manifests = {split: file_checksum(run.ranks_path(split) / MANIFEST) for split in EVALUATED}
     stage = Stage(run, "search", described(manifests), lambda: (described(_digests_of_answers(run)), _results(run)))
     stage.ensure(work, repeat=execution.repeats("search"))
-
-
-def _file_name(method: str) -> str:
-    """Return a method's name as the name of a file: ``dsc:input=rank`` becomes ``dsc+input-rank``."""
-    return method.replace(":", "+").replace(",", "+").replace("=", "-").replace(" (ensemble)", "+ensemble")
 
 
 def _report(run: Run, execution: Execution) -> None:
@@ -332,7 +335,7 @@ def _check(plan: Plan, execution: Execution) -> None:
             raise InputError(f"unknown stage {name!r}; {nearest(name, (*STAGES, 'all'))}")
     for method in plan.methods:
         parse_spec(method, SearchSettings())
-        if not is_name(_file_name(method)):
+        if not is_name(weights_name(method)):
             raise InputError(
                 f"the weights of {method!r} cannot be kept: its settings have characters that file names lack"
             )

@@ -15,7 +15,6 @@ import torch
 from joblib import delayed
 
 from relens.clusters.workers import start_workers
-from relens.data.catalog import origin
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
 from relens.errors import DamagedError, InputError, RelensError
@@ -45,7 +44,7 @@ def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset
     trained = TrainedModel.open(folder / "trained")
     if trained.fingerprint != dataset.fingerprint:
         raise InputError(
-            f"{folder} was trained on an earlier version of {trained.source} (fingerprint {trained.fingerprint}), not "
+            f"{folder} was trained on an earlier version of {trained.dataset} (fingerprint {trained.fingerprint}), not "
             f"on {dataset.name} as it is now ({dataset.fingerprint}): choose another run, or remove {folder} to train "
             f"it again"
         )
@@ -105,7 +104,6 @@ def retrain_damaged(run: Run, names: Iterable[str], progress: Progress) -> None:
 def train_in_run(
     run: Run,
     dataset: Dataset,
-    source: str,
     settings: TrainSettings,
     *,
     name: str | None = None,
@@ -117,7 +115,6 @@ def train_in_run(
     Args:
         run: the run that keeps the model.
         dataset: the data.
-        source: how the data set was named: a name of the catalogue, or a folder.
         settings: of the model; a complete model with other settings raises an error.
         name: of the model in the run; None for the name of the model.
         device: where to train.
@@ -125,15 +122,15 @@ def train_in_run(
     """
     name = name or settings.model
     trained = trained_model(run, name, settings, dataset)
+    run.keep_graph(dataset)
     if trained is None:
         with report_kept_on_interrupt(run, {name: settings}):
-            trained = train_model(dataset, source, settings, run.model_path(name), device=device, observer=observer)
+            trained = train_model(dataset, settings, run.model_path(name), device=device, observer=observer)
     return trained
 
 
 def train_model(
     dataset: Dataset,
-    source: str,
     settings: TrainSettings,
     folder: Path,
     *,
@@ -150,7 +147,7 @@ def train_model(
             model, dataset.train, settings, folder=folder, observer=observer,
             validate=Validation(partial(mean_reciprocal_rank, competition=competition), dataset.valid[:, 1]),
         )  # fmt: skip
-        trained = save_trained(model, settings, result, dataset, source, folder / "trained")
+        trained = save_trained(model, settings, result, dataset, folder / "trained")
         (folder / RETRAIN).unlink(missing_ok=True)
         remove_checkpoints(folder)
     return trained
@@ -199,7 +196,6 @@ _log = logging.getLogger(__name__)
 def train_side_by_side(
     run: Run,
     dataset: Dataset,
-    source: str,
     wanted: Mapping[str, TrainSettings],
     *,
     places: Sequence[torch.device],
@@ -217,7 +213,7 @@ def train_side_by_side(
         turns = _Turns(Path(folder), os.getpid())
         # Workers live on between calls, and their current folder may differ from ours.
         folders = {name: run.model_path(name).resolve() for name in wanted}
-        work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, origin(source), listener))
+        work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, listener))
         with Interruption(turns.stop):
             try:
                 failed = [error for found in start_workers(len(places))(map(work, places)) for error in found]
@@ -278,7 +274,6 @@ def _train_in_turn(
     wanted: Mapping[str, TrainSettings],
     folders: Mapping[str, Path],
     dataset: Dataset,
-    source: str,
     listener: Listener,
     device: torch.device,
 ) -> list[RelensError]:
@@ -297,7 +292,7 @@ def _train_in_turn(
                 stop=lambda: turns.stopped,
             )
             try:
-                train_model(dataset, source, wanted[name], folders[name], device=device, observer=observer)
+                train_model(dataset, wanted[name], folders[name], device=device, observer=observer)
             except KeyboardInterrupt:
                 turns.stop()
             except Exception as error:  # after any error, the other models are worth finishing

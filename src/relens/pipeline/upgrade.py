@@ -1,22 +1,30 @@
-"""Convert the records of a run that an older relens made.
+"""Convert the records of a run that an older relens made, and add the graph to a run without one.
 
 Each kind of record has a chain of converters, one for each old format. A converter returns the content of a record in
 the next format. To change a format, raise its number in ``relens.records`` and add a converter here.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relens.errors import InputError
+from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
+from relens.data.queries import EVALUATED
+from relens.data.stored import holds, is_graph, write_graph
+from relens.errors import InputError, RelensError
 from relens.files import locked, read_json, remove_left_overs
+from relens.progress import SILENT, Progress
 from relens.records import CHECKPOINT, RANKED_BY, RUN, STAGE, TRAINED, RecordKind
 from relens.runs import FOLDERS, RECORD, Run
 
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
 """From the content of a record in one format to its content in the next; the heading is not part of it."""
 
+SOURCE = "source"
+"""The key of a name or folder of the data set in records of trained models up to format 3."""
 HEADING = ("kind", "format", "relens")
 
 
@@ -25,9 +33,14 @@ def same_content(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def without_source(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of a trained model without the place of its data set: the run holds the graph."""
+    return {key: value for key, value in record.items() if key != SOURCE}
+
+
 CONVERTERS: dict[str, dict[int, Converter]] = {
-    RUN.name: {1: same_content},  # format 2 says which relens wrote it
-    TRAINED.name: {2: same_content},  # format 3 has a kind
+    RUN.name: {1: same_content, 2: same_content},  # format 2 says which relens wrote it, format 3 has a graph
+    TRAINED.name: {2: same_content, 3: without_source},  # format 3 has a kind
     CHECKPOINT.name: {2: same_content},  # format 3 has a kind
     RANKED_BY.name: {0: same_content},  # format 1 has a heading
     STAGE.name: {0: same_content},  # format 1 has a heading
@@ -44,8 +57,8 @@ PLACES: tuple[tuple[RecordKind, str], ...] = (
 """The records of a run. ``run.json`` is last: until it is converted, every command asks for the upgrade."""
 
 
-def upgrade_run(path: Path) -> list[str]:
-    """Convert all old records of a run and return a line for each; see ``relens.upgrade``.
+def upgrade_run(path: Path, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:
+    """Add the graph, convert all old records of a run, and return a line for each; see ``relens.upgrade``.
 
     Each file is replaced atomically. Records that are converted already are skipped, so a killed call can be repeated.
     """
@@ -56,7 +69,53 @@ def upgrade_run(path: Path) -> list[str]:
             locks.enter_context(locked(folder))
         records = [file for _, pattern in PLACES for file in path.glob(pattern)]
         remove_left_overs(path, *(path / folder for folder in FOLDERS), *{file.parent for file in records})
-        return list(_convert_records(path))
+        # Old records of models say where the graph is: it is added before they are converted.
+        return [*_add_graph(path, data, progress), *_convert_records(path)]
+
+
+def _add_graph(path: Path, data: Path | str | None, progress: Progress) -> Iterator[str]:
+    """Write the graph of a run that has none; note where it was looked for if models need it and it is not found."""
+    models = [
+        read_json(file, "trained model", TRAINED.remedy) for file in sorted(path.glob("models/*/trained/model.json"))
+    ]
+    run = Run(path, path.name, str(read_json(path / RECORD, "run", RUN.remedy).get("dataset")))
+    expected = {*(model.get("fingerprint") for model in models), *_fingerprints_of_ranks(run)}
+    if data is not None:
+        dataset = load_dataset(data, progress=progress)
+        if dataset.fingerprint not in expected:
+            raise InputError(
+                f"{data} is not the graph of {path}: its fingerprint is {dataset.fingerprint}, expected "
+                f"{' or '.join(sorted(map(str, expected))) or 'that of a model or of ranks, of which there are none'}"
+            )
+    elif is_graph(run.graph_path):
+        return
+    else:
+        sources = dict.fromkeys([*(str(model[SOURCE]) for model in models if SOURCE in model), run.dataset])
+        dataset = next(filter(None, (_matching(source, expected) for source in sources)), None)
+        if dataset is None and models:
+            progress.note(
+                f"warning: the graph of {path} was not found as {' or '.join(sources)}, and predictions and training "
+                f"need it: add it with `relens upgrade {path} --data DATASET`"
+            )
+    dataset = dataset and replace(dataset, name=run.dataset)  # a folder may have been renamed
+    if dataset is not None and not holds(run.graph_path, dataset):
+        write_graph(dataset, run.graph_path)
+        yield f"{run.graph_path.relative_to(path)}: added the graph of {dataset.name}"
+
+
+def _fingerprints_of_ranks(run: Run) -> Iterator[str]:
+    for split in EVALUATED:
+        with suppress(InputError):  # missing or damaged ranks say so where they are used
+            yield run.ranks(split).provenance.fingerprint
+
+
+def _matching(source: str, expected: Collection[str]) -> Dataset | None:
+    """Return the data set of a name or folder if it is here and has one of the expected fingerprints."""
+    with suppress(RelensError):
+        dataset = load_dataset(source, offline=True)
+        if dataset.fingerprint in expected:
+            return dataset
+    return None
 
 
 def _convert_records(path: Path) -> Iterator[str]:

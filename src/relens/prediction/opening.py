@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
-from relens.data.stored import is_graph
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DatasetError, InputError, WeightsError
+from relens.errors import InputError, WeightsError
 from relens.importers.members import Member, check_trust
 from relens.runs import Run
 
@@ -66,21 +64,12 @@ def check_trusted(run: Run, members: "Mapping[str, TrainedModel | Member]", *, t
 
 
 def graph_of(run: Run, weights: EnsembleWeights) -> Dataset:
-    """Load the data set that the models of the weights score. Their parameters stay on the disk."""
-    members = needed_members(run, weights)
-    sources = [member.source for member in members.values() if not isinstance(member, Member)]
-    if is_graph(run.graph_path) or not sources:
-        dataset, source = run.graph(candidates=False), str(run.graph_path)
-    else:
-        source = sources[0]
-        try:
-            dataset = load_dataset(source)
-        except DatasetError as error:
-            raise DatasetError(f"{run.path} was trained on {source!r}, which cannot be loaded here: {error}") from error
+    """Load the graph that the models of the weights were trained on. Their parameters stay on the disk."""
+    dataset = run.graph(candidates=False)
     if dataset.fingerprint != weights.dataset[1]:
         raise WeightsError(
-            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), {source!r} is now another "
-            f"graph ({dataset.fingerprint}): train, rank and search again, or put the old graph back"
+            f"the weights were fitted on {weights.dataset[0]!r} ({weights.dataset[1]}), the graph in {run.path} is "
+            f"another one ({dataset.fingerprint}): train, rank and search again"
         )
     return dataset
 

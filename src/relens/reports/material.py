@@ -1,25 +1,24 @@
 """The data of a report: everything that a run holds, and sentences on what it lacks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from joblib import cpu_count
 
 from relens.comparison import Comparison, compare
-from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
+from relens.data.stored import is_graph
 from relens.ensemble.methods import METHODS
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DamagedError, InputError, RelensError
-from relens.evaluation import Evaluation
+from relens.errors import DamagedError
+from relens.evaluation import Evaluation, evaluate
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
-from relens.records import COMPARISON as COMPARED
 from relens.records import TRAINED
-from relens.runs import COMPARISON, RETRAIN, Run
+from relens.runs import RETRAIN, Run
+from relens.staleness import changed_methods, is_of_ranks, kept_comparison, of_models, stale_weights
 from relens.training.log import LOG, read_log
 
 
@@ -40,7 +39,7 @@ class Material:
         run: the run.
         comparison: all methods and single models, evaluated on the test split.
         valid, test: packed ranks of the models that were compared.
-        dataset: the graph; None if it cannot be loaded.
+        dataset: the graph of the ranks; None if the run does not have it.
         trainings: trainings by model; empty for imported ranks.
         missing: sentences that say what the run lacks.
     """
@@ -84,14 +83,21 @@ class Material:
 
 
 def gather(run: Run, *, progress: Progress = SILENT) -> Material:
-    """Gather the data of a run; if its ranks were not compared yet, compare them and keep the comparison in the run."""
+    """Gather the data of a run, with a comparison of its ranks and weights, which the run keeps.
+
+    If the ranks were not compared yet, compare them. If the run has other weights of a compared method, evaluate those.
+    """
     valid, test = run.ranks("valid"), run.ranks("test")
-    comparison = _kept_comparison(run, valid, test)
-    if comparison is None:
+    comparison = kept = kept_comparison(run)
+    if comparison is None or not is_of_ranks(comparison, run):
         comparison = compare(valid, test, jobs=cpu_count(), progress=progress)
-        write_json(run.path / COMPARISON, comparison.to_json())
+    for method, weights in changed_methods(comparison, run).items():
+        progress.note(f"{method}: evaluating the weights that the run has now")
+        comparison = _with_weights(comparison, method, weights, test)
+    if comparison is not kept:
+        write_json(run.comparison_path, comparison.to_json())
     models = comparison.spread["models"]
-    valid, test = _of_models(valid, models), _of_models(test, models)
+    valid, test = of_models(valid, models), of_models(test, models)
     trainings = {name: _training(run, name) for name in models if (run.path / "models" / name / LOG).is_file()}
     dataset, without = _dataset(run, test)
     missing = list(comparison.notes)
@@ -99,36 +105,29 @@ def gather(run: Run, *, progress: Progress = SILENT) -> Material:
         missing.append("The run holds ranks but no trained models, so there are no training curves.")
     if without:
         missing.append(without)
+    if stale := stale_weights(run):
+        missing.append(
+            f"The run has weights of earlier validation ranks ({', '.join(stale)}). The weights of this report were "
+            f"fitted on the ranks that the run has now."
+        )
     return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
+
+
+def _with_weights(comparison: Comparison, method: str, weights: EnsembleWeights, test: PackedRanks) -> Comparison:
+    """Return a comparison with other weights of one method, evaluated on test as the others were."""
+    packed = of_models(test, comparison.spread["models"])
+
+    def evaluated(old: Evaluation) -> Evaluation:
+        reference = None if old.paired is None else old.paired.reference
+        return evaluate(packed, weights, name=method, reference=reference, seed=old.seed, jobs=cpu_count())
+
+    found = tuple(evaluated(old) if old.name == method else old for old in comparison.evaluations)
+    return replace(comparison, evaluations=found, weights={**comparison.weights, method: weights})
 
 
 def _is_searched(weights: EnsembleWeights) -> bool:
     method = METHODS.get(weights.settings.get("method", ""))
     return method is not None and method.searches
-
-
-def _kept_comparison(run: Run, valid: PackedRanks, test: PackedRanks) -> Comparison | None:
-    """Return the comparison kept in the run; None if it is missing, of another version, or of other ranks."""
-    path = run.path / COMPARISON
-    if not path.is_file():
-        return None
-    record = read_json(path, "comparison", COMPARED.remedy)
-    try:
-        comparison = Comparison.from_json(record, str(path))
-    except (InputError, KeyError, TypeError, AttributeError):
-        return None  # written by another version: compare again
-    models = comparison.spread["models"]
-    same_data = all(evaluation.provenance == test.provenance for evaluation in comparison.evaluations)
-    if not (comparison.weights and same_data and set(models) <= set(valid.models) & set(test.models)):
-        return None
-    packs = {"valid": _of_models(valid, models), "test": _of_models(test, models)}
-    same_ranks = all(packed.is_named(str(comparison.ranks.get(split))) for split, packed in packs.items())
-    return comparison if same_ranks else None
-
-
-def _of_models(packed: PackedRanks, models: Sequence[str]) -> PackedRanks:
-    """Return the ranks of these models in this order; ``packed`` itself if it has exactly these."""
-    return packed if packed.models == tuple(models) else packed.select_models(models)
 
 
 def _training(run: Run, name: str) -> Training:
@@ -146,21 +145,11 @@ def _training(run: Run, name: str) -> Training:
 
 
 def _dataset(run: Run, test: PackedRanks) -> tuple[Dataset | None, str]:
-    """Return the graph of the ranks if it can be loaded offline, or None and a sentence that says so."""
-    for source in _sources(run):
-        try:
-            dataset = load_dataset(source, offline=True)
-        except RelensError:
-            continue
-        if dataset.fingerprint == test.provenance.fingerprint:
-            return dataset, ""
-    return None, f"The data set {run.dataset!r} could not be loaded, so its statistics are left out."
-
-
-def _sources(run: Run) -> list[str]:
-    """Return the names and paths to try for the data set: those that the models were trained on, then its name."""
-    records = [run.model_path(name) / "trained" / "model.json" for name in run.model_names]
-    sources = [
-        str(read_json(path, "trained model", TRAINED.remedy).get("source", "")) for path in records if path.is_file()
-    ]
-    return [source for source in dict.fromkeys([*sources, run.dataset]) if source]
+    """Return the graph of the ranks, or None and a sentence that says why its statistics are left out."""
+    if not is_graph(run.graph_path):
+        remedy = "add it with `relens upgrade RUN --data DATASET`"
+        return None, f"The run has no graph, so its statistics are left out: {remedy}."
+    dataset = run.graph(candidates=False)
+    if dataset.fingerprint != test.provenance.fingerprint:
+        return None, "The ranks belong to another graph than that of the run, so statistics of the graph are left out."
+    return dataset, ""

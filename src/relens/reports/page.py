@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relens import __version__
+from relens.checksums import file_checksum
 from relens.evaluation import Evaluation
 from relens.records import TIE_RULE
 from relens.reports.figures import LARGEST
@@ -47,6 +48,7 @@ def render(
     """
     return fill(
         "page.html",
+        shown=file_checksum(material.run.comparison_path),
         js=(FOLDER / "page.js").read_text(encoding="utf-8"),
         drawings=drawings,
         log=log,

@@ -13,7 +13,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from relens.checksums import file_checksum, verify_file
-from relens.data.catalog import origin
 from relens.data.dataset import Dataset
 from relens.errors import DamagedError, InputError
 from relens.files import read_json, verifying, whole_folder, write_json
@@ -36,7 +35,6 @@ class TrainedModel:
         settings: how it was trained.
         result: how training ended, the fields of ``TrainingResult``; an older relens kept ``seconds``, too.
         dataset: name of the data set.
-        source: how the data set was named: a name of the catalogue, or a folder.
         fingerprint: that of the data set, see ``Dataset.fingerprint``.
         digest: digest of the parameters, which names them.
         checksum: of the file of parameters; empty for models of an older relens.
@@ -46,7 +44,6 @@ class TrainedModel:
     settings: TrainSettings
     result: dict[str, Any]
     dataset: str
-    source: str
     fingerprint: str
     digest: str
     checksum: str
@@ -61,7 +58,6 @@ class TrainedModel:
                 settings=TrainSettings.from_dict(record["settings"]),
                 result=mapping(record["result"]),
                 dataset=text(record["dataset"]),
-                source=text(record["source"]),
                 fingerprint=text(record["fingerprint"]),
                 digest=text(record["digest"]),
                 checksum=text(record.get("tensors", "")),
@@ -131,13 +127,12 @@ def _check_shapes(found: Shapes, expected: Shapes) -> None:
 
 
 def save_trained(
-    model: KGEModel, settings: TrainSettings, result: TrainingResult, dataset: Dataset, source: str, folder: Path
+    model: KGEModel, settings: TrainSettings, result: TrainingResult, dataset: Dataset, folder: Path
 ) -> TrainedModel:
     """Write a trained model; the folder appears when it is complete."""
     record = {
         "result": asdict(result),
         "dataset": dataset.name,
-        "source": origin(source),
         "fingerprint": dataset.fingerprint,
     }
     with whole_folder(folder) as aside:
