@@ -14,19 +14,23 @@ from pykeen.triples import TriplesFactory
 
 from relens.data.dataset import Dataset, Vocabulary
 
-N = 14
-_FACTS = [
-    *((f"e{i}", "next", f"e{(i + 1) % N}") for i in range(N)),
-    *((f"e{i}", "twice", f"e{(2 * i) % N}") for i in range(N)),
-    *((f"e{i}", "of", "e0") for i in range(1, N)),
-]
-_HELD_OUT = [3, 9, 17, 22, 30, 36]
-DATASET = Dataset.from_labels(
-    "small",
-    train=[fact for i, fact in enumerate(_FACTS) if i not in _HELD_OUT],
-    valid=[_FACTS[i] for i in _HELD_OUT[::2]],
-    test=[_FACTS[i] for i in _HELD_OUT[1::2]],
-)
+
+def ring(name: str, n: int, held_out: list[int]) -> Dataset:
+    """Return a graph of n entities in a ring; facts by number are held out, for valid and test in turn."""
+    facts = [
+        *((f"e{i}", "next", f"e{(i + 1) % n}") for i in range(n)),
+        *((f"e{i}", "twice", f"e{(2 * i) % n}") for i in range(n)),
+        *((f"e{i}", "of", "e0") for i in range(1, n)),
+    ]
+    return Dataset.from_labels(
+        name,
+        train=[fact for i, fact in enumerate(facts) if i not in held_out],
+        valid=[facts[i] for i in held_out[::2]],
+        test=[facts[i] for i in held_out[1::2]],
+    )
+
+
+DATASET = ring("small", 14, [3, 9, 17, 22, 30, 36])
 
 
 def other_ids(vocabulary: Vocabulary) -> dict[str, int]:
@@ -37,25 +41,25 @@ def other_ids(vocabulary: Vocabulary) -> dict[str, int]:
     return {label: number for number, label in enumerate(labels)}
 
 
-def factory(triples: Any, *, inverse: bool = False) -> TriplesFactory:
-    """Return PyKEEN's view of some triples of the small graph, under ids of its own."""
-    entities, relations = DATASET.entities.labels, DATASET.relations.labels
+def factory(triples: Any, *, inverse: bool = False, dataset: Dataset = DATASET) -> TriplesFactory:
+    """Return PyKEEN's view of some triples of a graph, under ids of its own."""
+    entities, relations = dataset.entities.labels, dataset.relations.labels
     rows = [(entities[head], relations[relation], entities[tail]) for head, relation, tail in triples.tolist()]
     return TriplesFactory.from_labeled_triples(
         np.array(rows),
-        entity_to_id=other_ids(DATASET.entities),
-        relation_to_id=other_ids(DATASET.relations),
+        entity_to_id=other_ids(dataset.entities),
+        relation_to_id=other_ids(dataset.relations),
         create_inverse_triples=inverse,
     )
 
 
-def train(model: str, *, inverse: bool = False, **options: Any) -> PipelineResult:
+def train(model: str, *, inverse: bool = False, dataset: Dataset = DATASET, **options: Any) -> PipelineResult:
     """Train a model for two epochs, on one thread: tensors this small only lose by two."""
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # PyKEEN's and torch's, about memory that is not pinned on a CPU
         return pipeline(
-            training=factory(DATASET.train, inverse=inverse),
-            testing=factory(DATASET.test),
+            training=factory(dataset.train, inverse=inverse, dataset=dataset),
+            testing=factory(dataset.test, dataset=dataset),
             model=model,
             model_kwargs={"embedding_dim": 8, **options},
             training_kwargs={"num_epochs": 2, "batch_size": 16, "use_tqdm": False},
@@ -80,11 +84,11 @@ def save(folder: Path, **models: PipelineResult) -> Path:
     return folder
 
 
-def write_graph(folder: Path) -> Path:
-    """Write the small graph as text."""
+def write_graph(folder: Path, dataset: Dataset = DATASET) -> Path:
+    """Write a graph as text."""
     folder.mkdir()
-    entities, relations = DATASET.entities.labels, DATASET.relations.labels
-    for split, triples in DATASET.splits.items():
+    entities, relations = dataset.entities.labels, dataset.relations.labels
+    for split, triples in dataset.splits.items():
         rows = (
             f"{entities[head]}\t{relations[relation]}\t{entities[tail]}\n" for head, relation, tail in triples.tolist()
         )

@@ -1,25 +1,30 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``report``, ``predict`` and ``upgrade`` work on runs; each takes a ``Run`` or its path.
-``search``, ``evaluate`` and ``compare`` work on packed ranks, such as ``open_run(path).ranks("valid")``. They are
-defined in ``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``. ``relens`` exports all of them.
+``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict`` and ``upgrade`` work on runs; each takes a
+``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as
+``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
+``relens.comparison``. ``relens`` exports all of them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relens.comparison import DEFAULT_SPECS
+from relens.data.catalog import load_dataset
+from relens.data.dataset import Dataset
+from relens.data.queries import EVALUATED
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan, load_graph
-from relens.prediction import Ensemble, Facts, KnownFacts, Predictions
+from relens.prediction import Ensemble, Facts, KnownFacts, Predictions, ranked_device
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
+    from relens.importers.layouts.pykeen import Missing
     from relens.pipeline.run import TrainingListener
     from relens.training.log import LogRecord
     from relens.training.loop import TrainingObserver
@@ -40,6 +45,7 @@ def run(
     force: str | Collection[str] = (),
     offline: bool = False,
     report: bool = True,
+    trust: bool = False,
     progress: Progress = SILENT,
     listener: "TrainingListener | None" = None,
 ) -> Run:
@@ -62,6 +68,7 @@ def run(
         force: stages to repeat: ``train``, ``rank``, ``search``, ``report``, or ``all``.
         offline: never download the data set.
         report: write ``report/index.html``.
+        trust: load members of others, if the run has some that must be ranked again.
         progress: receives progress and notes.
         listener: receives each training record, perhaps in another process.
 
@@ -88,6 +95,7 @@ def run(
         force=(force,) if isinstance(force, str) else force,
         offline=offline,
         report=report,
+        trust=trust,
         progress=progress,
         listener=listener or ignore_update,
     )
@@ -200,21 +208,23 @@ def rank(
     into: Run | Path | str | None = None,
     gaps: bool = True,
     force: bool = False,
+    trust: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
-    """Rank the validation and test queries with trained models of a run, and keep packed ranks.
+    """Rank the validation and test queries with members of a run, and keep packed ranks.
 
     All models rank a query at the same time, so no (queries, entities) matrix is ever written. Known answers of train,
     valid and test are removed. If the data set has its own candidates (OGB's do), answers compete with those only.
 
     Args:
-        run: a run with trained models.
-        models: names of trained models, in the order of the rank arrays; None for all, sorted.
+        run: a run with trained models, or models of others.
+        models: names of members, in the order of the rank arrays; None for all, sorted.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         candidates: a folder that ``relens data sample-negatives`` made: rank among these candidates only.
         into: the run that receives the ranks, made if missing; None for ``run`` itself.
         gaps: keep score gaps beside the ranks.
         force: replace existing ranks.
+        trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
         progress: receives progress and notes.
 
     Returns:
@@ -229,12 +239,12 @@ def rank(
     from relens.pipeline.ranking import rank_models
 
     with open_run(run).held() as source:
-        names = models or source.model_names
+        names = models or source.member_names
         if not names:
             raise InputError(
                 f"{source.path} has no trained models: train some with `relens train {source.dataset} --model NAME`"
             )
-        trained = {name: source.model(name) for name in names}
+        members = {name: source.member(name) for name in names}
         dataset = source.graph(candidates=candidates is None)
         if candidates is not None:
             dataset = dataset.with_candidates(Path(candidates))
@@ -242,8 +252,74 @@ def rank(
         with nullcontext() if into is None else target.held():
             if into is not None:
                 target.copy_graph(source)
-            rank_models(target, dataset, trained, device=chosen, gaps=gaps, force=force, progress=progress)
+            rank_models(target, dataset, members, device=chosen, gaps=gaps, force=force, trust=trust, progress=progress)
     return Run.open(target.path)
+
+
+def add_members(
+    run: Run | Path | str,
+    *,
+    pykeen: Mapping[str, Path | str] | None = None,
+    scorers: Mapping[str, str | tuple[str, Mapping[str, Any]]] | None = None,
+    models: Sequence[str] = (),
+    dataset: str | Path | Dataset | None = None,
+    candidates: Path | str | None = None,
+    missing: "Missing" = "refuse",
+    device: str = "auto",
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Run:
+    """Add members to a run, and rank them beside those that it has. No model is trained, and no other one changes.
+
+    The run keeps all that is needed to load the members again: copies of PyKEEN's files, or import paths with their
+    arguments. If anything fails, the run is left as it was. Search weights again afterwards.
+
+    Args:
+        run: the run; it is made if it is missing and ``dataset`` is given.
+        pykeen: folders that PyKEEN's ``save_to_directory`` wrote, by the name of the member.
+        scorers: Python scorers by name: an import path ``package.module:object``, or a pair of a path and a mapping of
+            arguments. The object is called with the data set and the arguments, and returns an object with ``score``.
+        models: members of the run that are not ranked yet, such as models trained later.
+        dataset: the data set, for a run without a graph: a name, a folder, or a ``Dataset``.
+        candidates: the folder of candidates that the run was ranked with, if any.
+        missing: the treatment of entities that a model of PyKEEN was not trained with: ``refuse`` the model, or rank
+            them ``last``.
+        device: where models run; ``auto`` for the device that the run was ranked on.
+        trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
+        progress: receives progress and notes.
+
+    Returns:
+        The run, with the ranks of all members.
+
+    For example::
+
+        relens.add_members("runs/patterns", scorers={"frequency": "my_models:Frequency"}, trust=True)
+        relens.search(relens.open_run("runs/patterns").ranks("valid"))
+    """
+    from relens.importers.layouts.pykeen import PykeenFolder
+    from relens.importers.members import NewMember, PythonObject
+    from relens.pipeline.members import add_to_run
+
+    given = None if dataset is None else dataset if isinstance(dataset, Dataset) else load_dataset(dataset)
+    target = open_run(run) if given is None else Run.open_or_create(_path(run) or Path(), given.name)
+    with target.held():
+        if given is not None:
+            target.keep_graph(given)
+        graph = target.graph()
+        new: dict[str, NewMember] = {
+            name: PykeenFolder.open(Path(folder), graph, missing=missing) for name, folder in (pykeen or {}).items()
+        }
+        for name, scorer in (scorers or {}).items():
+            path, arguments = (scorer, {}) if isinstance(scorer, str) else scorer
+            if name in new:
+                raise InputError(f"two members are called {name!r}: rename one")
+            new[name] = PythonObject(path, arguments)
+        if candidates is not None:
+            graph = graph.with_candidates(Path(candidates))
+        ranked = any(map(target.has_ranks, EVALUATED))
+        chosen = pick_device(ranked_device(target) if ranked and device == "auto" else device)
+        add_to_run(target, new, models, graph, device=chosen, trust=trust, progress=progress)
+    return target
 
 
 def report(
@@ -285,6 +361,7 @@ def predict(
     facts: Facts | None = None,
     weights: str | None = None,
     device: str = "auto",
+    trust: bool = False,
 ) -> Predictions:
     """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is.
 
@@ -301,6 +378,7 @@ def predict(
             (head, relation, tail).
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
 
     Returns:
         A sequence of predictions, best first, each with rank, confidence and the votes of the models.
@@ -310,7 +388,7 @@ def predict(
         found = relens.predict("runs/patterns", head="site_11_20", relation="northeast_neighbour", top=3)
         print(found[0].entity, found[0].rank)
     """
-    ensemble = Ensemble.open(run, weights, device, facts=facts)
+    ensemble = Ensemble.open(run, weights, device, facts=facts, trust=trust)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 

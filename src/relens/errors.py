@@ -37,6 +37,10 @@ class RanksError(InputError):
     """Scores, ranks or a packed store are malformed or do not belong together."""
 
 
+class MemberError(RanksError):
+    """A member of a run that others made cannot be loaded, or fails while it scores."""
+
+
 class WeightsError(InputError):
     """Ensemble weights are malformed or do not fit the ranks they are applied to."""
 

@@ -181,6 +181,11 @@ TRAINED = RecordKind(
     4,
     "Train the model again: repeat the `relens run` or the `relens train` that made it. Both notice the damage.",
 )
+MEMBER = RecordKind(
+    "relens member",
+    1,
+    "Copy the whole folder of the member again, or remove it and add the member again with `relens ranks add`.",
+)
 CHECKPOINT = RecordKind("relens checkpoint", 3, "Remove the folder to start anew.")
 GRAPH = RecordKind("relens graph", 1, "Add the graph again with `relens upgrade RUN --data DATASET`.", DatasetError)
 CANDIDATES = RecordKind(

@@ -27,6 +27,7 @@ from relens.errors import (
 )
 from relens.evaluation import Evaluation
 from relens.files import LOCK, is_left_over, json_text, locked, read_json, remove_left_overs, whole_folder, write_json
+from relens.importers.members import MEMBER_FILE, Member
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import COMPARISON as COMPARED
@@ -309,6 +310,21 @@ class Run:
             raise InputError(f"{self.path} has no trained model {name!r}; {nearest(name, self.model_names)}")
         return TrainedModel.open(folder)
 
+    @property
+    def member_names(self) -> list[str]:
+        """The names of all members, sorted: completely trained models, and models of others that can be loaded."""
+        others = (path.parent.name for path in (self.path / "models").glob(f"*/{MEMBER_FILE}"))
+        return sorted({*self.model_names, *filter(is_name, others)})
+
+    def member(self, name: str) -> "TrainedModel | Member":
+        """Open a member by name: a trained model, or one of others. Nothing is loaded before its ``load``."""
+        if name in self.model_names:
+            return self.model(name)
+        folder = self.model_path(name)
+        if not (folder / MEMBER_FILE).is_file():
+            raise InputError(f"{self.path} has no member {name!r}; {nearest(name, self.member_names)}")
+        return Member.open(folder)
+
     def model_path(self, name: str) -> Path:
         """Return the folder in which the model of a name is trained and kept."""
         return self.path / "models" / _check_name(name)
@@ -405,7 +421,7 @@ def _check_name(name: str) -> str:
     """Return the name, or raise an error if it cannot be the name of a file."""
     if not is_name(name):
         raise WeightsError(
-            f"{name!r} cannot name weights or an evaluation: expected 1 to 100 letters, digits and . _ + -, "
+            f"{name!r} cannot name weights, an evaluation or a member: expected 1 to 100 letters, digits and . _ + -, "
             f"beginning with a letter or digit. Choose another name."
         )
     return name

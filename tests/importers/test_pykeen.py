@@ -190,6 +190,16 @@ def test_a_folder_that_pykeen_did_not_write_is_refused(folder, tmp_path):
         load(folder)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_the_score_of_a_query_does_not_depend_on_the_others(folders, name):
+    scorer = load(folders / name)
+    queries = DATASET.queries("train")
+    together = scorer.score(queries)
+    for number in range(0, len(queries), 7):
+        np.testing.assert_array_equal(scorer.score(queries[[number]])[0], together[number])
+    np.testing.assert_array_equal(scorer.score(queries[::-1])[::-1], together)
+
+
 def changed(**splits):
     """Return the small data set with other triples of labels."""
     entities, relations = DATASET.entities.labels, DATASET.relations.labels

@@ -8,12 +8,13 @@ import pytest
 
 from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
-from relens.errors import RanksError
+from relens.errors import MemberError, RanksError
 from relens.evaluation import model_ranks
 from relens.importers.scorers import pack_scorers
 from relens.metrics.mrr import mrr
 from relens.packs.pack import PackHeader
 from relens.packs.packing import pack_scores
+from relens.ranking.scorers import CheckedScorer
 from relens.runs import Run
 
 DATASET = Dataset.from_labels(
@@ -65,8 +66,9 @@ def test_scorers_are_packed_like_their_scores(tmp_path, memory, dtype):
             np.testing.assert_array_equal(getattr(packed, name), getattr(expected, name), err_msg=name)
         assert packed.provenance.fingerprint == DATASET.fingerprint
         assert packed.provenance.filter_splits == ("train", "valid", "test")
-    if memory > 1:
-        assert max(scorers["mine"].asked) == 6, "all queries of valid in one block"
+    asked = [n for n in scorers["mine"].asked if n not in (4, 6)]  # those of this test
+    assert asked, "relens asked"
+    assert set(asked) == {64}, "all batches have one shape"
 
 
 def test_the_mrr_is_that_of_obvious_loops(tmp_path):
@@ -88,6 +90,72 @@ def test_the_mrr_is_that_of_obvious_loops(tmp_path):
         equal = sum(row[e] == row[answer] for e in others)
         found.append(1 + better + (equal - 1) / 2)
     np.testing.assert_array_equal(model_ranks(packed, "mine").realistic, found)
+
+
+def test_answers_are_hidden_and_batches_have_one_size():
+    asked = []
+
+    class Shy(Table):
+        rows = 5
+
+        def score(self, queries):
+            asked.append(queries)
+            return super().score(queries)
+
+    scorer, queries = Shy(3), DATASET.queries("valid")
+    found = CheckedScorer("shy", scorer, DATASET).score(queries)
+    np.testing.assert_array_equal(found, Table(3).score(queries))
+    assert [len(batch) for batch in asked] == [5, 5]
+    assert asked[1].anchor.tolist() == [queries.anchor[5]] * 5, "the last batch is filled up with repeats"
+    assert not any(batch.answer.any() or batch.triple.any() for batch in asked)
+    assert queries.answer.any()
+
+
+def test_a_scorer_may_reuse_its_memory():
+    class Thrifty(Table):
+        def score(self, queries):
+            self.buffer = getattr(self, "buffer", np.empty((64, N_ENTITIES), dtype=np.float32))
+            self.buffer[:] = super().score(queries)
+            return self.buffer
+
+    queries = DATASET.queries("valid")
+    scorer = CheckedScorer("thrifty", Thrifty(4), DATASET)
+    rows = [scorer.score(queries[[number]])[0] for number in range(len(queries))]
+    np.testing.assert_array_equal(rows, Table(4).score(queries))
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5, "64", True])
+def test_a_number_of_rows_that_is_none_is_refused(rows):
+    scorer = Table(0)
+    scorer.rows = rows
+    with pytest.raises(
+        MemberError, match=r"model 'mine': its attribute rows is .*, expected a whole number of at least 1"
+    ):
+        CheckedScorer("mine", scorer, DATASET)
+
+
+def test_a_type_that_changes_is_refused():
+    class Fickle(Table):
+        def score(self, queries):
+            self.asked.append(0)
+            return np.zeros((len(queries), N_ENTITIES), dtype=("float32", "float64")[len(self.asked) > 1])
+
+    scorer, queries = CheckedScorer("fickle", Fickle(0), DATASET), DATASET.queries("valid")
+    scorer.score(queries)
+    with pytest.raises(MemberError, match=r"expected scores as float32 as before, found float64\. End score\(\) with"):
+        scorer.score(queries)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such row"), SystemExit(1), AssertionError()])
+def test_an_error_in_a_scorer_is_told_with_its_line(error):
+    class Bad:
+        def score(self, queries):
+            raise error
+
+    shown = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    message = f"model 'bad' failed in score() of 64 queries: {shown} (test_scorers.py, line "
+    with pytest.raises(MemberError, match=re.escape(message)):
+        CheckedScorer("bad", Bad(), DATASET).score(DATASET.queries("test"))
 
 
 def test_a_constant_scorer_gets_the_mean_rank_and_not_the_first(tmp_path):
@@ -113,8 +181,8 @@ def test_a_run_receives_the_ranks_of_scorers(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda zeros: zeros.T, "expected scores of shape (1, 18), found (18, 1)"),
-        (lambda zeros: zeros[:, :-1], "found (1, 17). Return a row per query and a column per entity of tiny"),
+        (lambda zeros: zeros.T, "expected scores of shape (64, 18), found (18, 64)"),
+        (lambda zeros: zeros[:, :-1], "found (64, 17). Return a row per query and a column per entity of tiny"),
         (lambda zeros: zeros[0], "found (18,)"),
         (lambda zeros: zeros.astype(int), "expected scores as float16, float32 or float64, found int64"),
         (lambda zeros: zeros.astype(complex), "found complex128"),
@@ -122,7 +190,7 @@ def test_a_run_receives_the_ranks_of_scorers(tmp_path):
     ],
 )
 def test_scores_of_another_form_are_refused(tmp_path, spoil, message):
-    with pytest.raises(RanksError, match=f"model 'mine', queries 0 to 0 of test: .*{re.escape(message)}"):
+    with pytest.raises(RanksError, match=f"model 'mine', 64 queries: .*{re.escape(message)}"):
         pack_scorers({"good": Table(0), "mine": Wrong(spoil)}, DATASET, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -130,13 +198,13 @@ def test_scores_of_another_form_are_refused(tmp_path, spoil, message):
 @pytest.mark.parametrize(("value", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
 def test_a_score_that_is_no_finite_number_is_named_with_its_query(tmp_path, value, shown):
     def spoil(zeros):
-        zeros[-1, DATASET.entities.id_of("e4")] = value
+        zeros[0, DATASET.entities.id_of("e4")] = value
         return zeros
 
     with pytest.raises(
         RanksError,
         match=re.escape(
-            f"model 'mine', query 0 of test ('e1', 'r0', tail): the score of entity 'e4' is {shown}, expected a finite "
+            f"model 'mine', query ('e1', 'r0', tail): the score of entity 'e4' is {shown}, expected a finite "
             f"number. Let relens filter known answers instead of masking them"
         ),
     ):
@@ -147,12 +215,12 @@ def test_a_failure_on_the_way_leaves_no_run(tmp_path):
     class Late(Table):
         def score(self, queries):
             scores = super().score(queries).copy()
-            if len(queries) > 2:
+            if len(self.asked) > 2:
                 scores[3] = np.nan
             return scores
 
     with (
-        pytest.raises(RanksError, match=r"model 'late', query 3 of valid \('e2', 'r1', head\)"),
+        pytest.raises(RanksError, match=r"model 'late', query \('e2', 'r1', head\)"),
         Run.receive_ranks(tmp_path / "run", "tiny") as folder,
     ):
         pack_scorers({"late": Late(0)}, DATASET, folder)

@@ -312,7 +312,7 @@ def test_mismatched_weights_ranks_and_data_are_refused(copied, tmp_path):
     with pytest.raises(DatasetError, match=r"has no graph: .*Add the graph with `relens upgrade"):
         Ensemble.open(copied, "dsc-rank")
     shutil.rmtree(copied.model_path("rotate"))
-    with pytest.raises(InputError, match="but no trained model 'rotate': predictions need the models themselves"):
+    with pytest.raises(InputError, match="but no model 'rotate': predictions need the models themselves"):
         Ensemble.open(copied, "dsc-rank")
 
 
@@ -340,7 +340,7 @@ def test_models_trained_after_the_ranking_are_refused(copied):
     replace(weights, table=table).save(copied.weights_path("others"))
     assert Ensemble.open(copied, "others").predict(head=SITE, relation=NORTH)
     succeed("rank", copied.path, "--force", "--device", "cpu")
-    with pytest.raises(WeightsError, match=r"fitted on other validation ranks .*: rank and search again"):
+    with pytest.raises(WeightsError, match=r"fitted on other validation ranks .*: search again with `relens search"):
         Ensemble.open(copied, "dsc-rank")
     search(copied.ranks("valid"), method="mean", input="rank").save(copied.weights_path("mean"))
     assert Ensemble.open(copied, "mean").predict(head=SITE, relation=NORTH)

@@ -54,6 +54,10 @@ weights_option = click.option(
     "--weights", "name",
     help=f"Weights of the run.  [default: {SearchSettings().default_name()}, or the only ones there are]",
 )  # fmt: skip
+trust_option = click.option(
+    "--trust", is_flag=True,
+    help="Load members of others (pickles of PyKEEN, Python objects), which runs their code: you know who made them.",
+)  # fmt: skip
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )

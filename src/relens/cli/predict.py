@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
+from relens.cli.options import (
+    device_option,
+    json_option,
+    output_option,
+    run_argument,
+    show,
+    trust_option,
+    weights_option,
+)
 from relens.errors import InputError, MissingExtraError
 from relens.files import whole_file
 from relens.prediction import KNOWN, Asked, Ensemble, Predictions
@@ -60,6 +68,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 )  # fmt: skip
 @facts_option
 @weights_option
+@trust_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
 @json_option
@@ -82,7 +91,9 @@ def predict(
     tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
-    ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"], options["facts"])
+    ensemble = open_ensemble(
+        Run.open(run_path), options["name"], options["device"], options["facts"], trust=options["trust"]
+    )
     asked = Asked(options["top"], options["known"], options["explain"])
     if file is not None:
         _answer_file(ensemble, file, asked, as_json=as_json, output=output)
@@ -92,9 +103,9 @@ def predict(
     show(tables, "json" if as_json else "text", output, found.to_json())
 
 
-def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None) -> Ensemble:
+def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None, *, trust: bool = False) -> Ensemble:
     """Open the ensemble of a run; note given facts, and another device than the run was ranked on."""
-    ensemble = Ensemble.open(run, weights, device, facts=facts)
+    ensemble = Ensemble.open(run, weights, device, facts=facts, trust=trust)
     if ensemble.facts is not None:
         note(ensemble.facts.describe())
     ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
@@ -263,6 +274,7 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
 @facts_option
 @weights_option
 @device_option
+@trust_option
 def serve(
     run_path: Path,
     host: str,
@@ -273,6 +285,7 @@ def serve(
     facts: Path | None,
     name: str | None,
     device: str,
+    trust: bool,
 ) -> None:
     """Serve the ensemble of RUN: a web page for people, a JSON interface for programs.
 
@@ -296,7 +309,7 @@ def serve(
     with server.listen(host, port) as listener, _request_log(access_log) as log:
         server.check_reach(listener, host, token, no_token=no_token)
         note(f"loading the models of {run.path}")
-        ensemble = open_ensemble(run, name, device, facts)
+        ensemble = open_ensemble(run, name, device, facts, trust=trust)
         warm_up(ensemble)
         app = create_app(ensemble, visible(run.name), hosts=server.hosts_of(listener, host), token=token, log=log)
         if token is None and not server.is_loopback(listener):

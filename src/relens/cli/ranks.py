@@ -1,6 +1,7 @@
 """``relens ranks``: import, pack, show and export ranks."""
 
 import csv
+import shlex
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import click
 
+from relens import api
 from relens.cli.console import TerminalProgress, emit_exactly, note
 from relens.cli.options import (
     declaration,
@@ -15,26 +17,28 @@ from relens.cli.options import (
     jobs_option,
     json_option,
     models_option,
+    note_stale,
     option_decorator,
     run_argument,
+    trust_option,
 )
 from relens.cli.ranks_report import report
 from relens.data.catalog import load_dataset
 from relens.data.queries import DIRECTIONS, EVALUATED
 from relens.devices import pick_device
-from relens.errors import RanksError, RelensError
+from relens.errors import RanksError, RelensError, nearest
 from relens.evaluation import model_ranks
-from relens.files import write_text
+from relens.files import parse_json, write_text
 from relens.importers.arrays import ArrayOptions, check_models, read_arrays
 from relens.importers.dense import Kind
 from relens.importers.importer import DATA, FILTER, GAPS, IMPORTERS, RELATIONS, TRUST, Importer
-from relens.importers.layouts.pykeen import MISSING, Missing, read_pykeen
+from relens.importers.layouts.pykeen import MISSING, Missing, open_folders, read_pykeen
 from relens.options import Option
 from relens.packs.pack import PackedRanks
 from relens.packs.reduced import read_reduced, write_reduced
 from relens.packs.store import save_pack
 from relens.packs.thinning import FINE, Reduction
-from relens.pipeline.ranking import fill_run, import_ranks
+from relens.pipeline.ranking import check_free, fill_run, import_ranks
 from relens.runs import RECORD, Run
 from relens.visible import visible_json
 
@@ -216,18 +220,66 @@ def from_pykeen(
     Known answers of train, valid and test are left out.
     """
     progress = TerminalProgress()
-    dataset = load_dataset(data, progress=progress)
-    splits = read_pykeen(
-        _named_folders(folders, names),
-        dataset,
-        trust=trust,
-        missing=missing,
-        gaps=gaps,
-        device=pick_device(device),
-        memory_budget=memory,
-    )
-    fill_run(run_path, splits, dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
+    dataset, chosen = load_dataset(data, progress=progress), pick_device(device)
+    models = open_folders(_named_folders(folders, names), dataset, missing=missing)
+    check_free(run_path, models)
+    splits = read_pykeen(models, dataset, trust=trust, gaps=gaps, device=chosen, memory_budget=memory)
+    fill_run(
+        run_path, splits, dataset, members=models, device=str(chosen), memory_budget=memory, jobs=jobs, force=force,
+        progress=progress,
+    )  # fmt: skip
     report(run_path, jobs, as_json=as_json)
+
+
+@ranks.command()
+@run_argument
+@click.option(
+    "--pykeen", "folders", multiple=True, metavar="DIR", type=click.Path(path_type=Path),
+    help="A folder written by PyKEEN's pipeline_result.save_to_directory; repeat for several.",
+)  # fmt: skip
+@click.option("--names", metavar="A,B,…", help="Names of PyKEEN's models.  [default: the names of the folders]")
+@option_decorator("missing", MISSING)
+@click.option(
+    "--scorer", "scorers", multiple=True, metavar="NAME=PACKAGE.MODULE:OBJECT",
+    help="A class or function in Python. Called with the data set and the arguments, it returns an object with a "
+    "method score.",
+)  # fmt: skip
+@click.option(
+    "--arguments", multiple=True, metavar="NAME=JSON", help="The arguments of a scorer, a JSON object by their names."
+)
+@click.option("--model", "models", multiple=True, metavar="NAME", help="A member of RUN that is not ranked yet.")
+@click.option("--dataset", metavar="DATASET", help="The data set, to make RUN, or for a run without a graph.")
+@click.option(
+    "--candidates",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The candidates that RUN was ranked with, in a folder written by `relens data sample-negatives`.",
+)
+@device_option
+@trust_option
+@jobs_option
+@json_option
+def add(
+    run_path: Path,
+    folders: tuple[Path, ...],
+    names: str | None,
+    scorers: tuple[str, ...],
+    arguments: tuple[str, ...],
+    jobs: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Add members to RUN: PyKEEN's models, Python scorers, or trained models that are not ranked yet.
+
+    The members that RUN has are neither trained nor changed. All are ranked again together, with the same ranks. RUN
+    keeps copies of PyKEEN's files, and the import paths and arguments of scorers. Search weights again afterwards.
+    """
+    run = api.add_members(
+        run_path, pykeen=_named_folders(folders, names), scorers=_scorers(scorers, arguments),
+        progress=TerminalProgress(), **options,
+    )  # fmt: skip
+    report(run_path, jobs, as_json=as_json)
+    note_stale(run)
+    note(f"next: relens search {shlex.quote(str(run_path))}")
 
 
 @ranks.command("show")
@@ -319,14 +371,35 @@ def expand(file: Path, run_path: Path, models: list[str], jobs: int, force: bool
 
 def _named(arrays: tuple[str, ...]) -> dict[str, Path]:
     """Read NAME=FILE arguments."""
-    named: dict[str, Path] = {}
-    for text in arrays:
-        name, equals, file = text.partition("=")
-        if not (name and equals and file):
-            raise click.UsageError(f"{text!r} is not NAME=FILE.npy")
+    return {name: Path(file) for name, file in _pairs(arrays, "NAME=FILE.npy").items()}
+
+
+def _scorers(scorers: tuple[str, ...], arguments: tuple[str, ...]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Read --scorer NAME=PATH and --arguments NAME=JSON."""
+    paths = _pairs(scorers, "NAME=package.module:object")
+    values = {}
+    for name, json in _pairs(arguments, "NAME=JSON").items():
+        if name not in paths:
+            raise click.UsageError(f"--arguments {name}=… has no --scorer {name}=…; {nearest(name, paths)}")
+        try:
+            values[name] = parse_json(json)
+        except ValueError as error:
+            raise click.UsageError(f"the arguments of {name} are not JSON: {error}") from None
+        if not isinstance(values[name], dict):
+            raise click.UsageError(f'the arguments of {name} are {json}, expected a JSON object such as {{"k": 3}}')
+    return {name: (path, values.get(name, {})) for name, path in paths.items()}
+
+
+def _pairs(texts: tuple[str, ...], form: str) -> dict[str, str]:
+    """Read texts NAME=VALUE, which ``form`` describes."""
+    named: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise click.UsageError(f"{text!r} is not {form}")
         if name in named:
             raise RanksError(f"two models are called {name!r}: rename or leave out one.")
-        named[name] = Path(file)
+        named[name] = value
     return named
 
 

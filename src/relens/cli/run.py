@@ -17,6 +17,7 @@ from relens.cli.options import (
     json_option,
     option_decorator,
     run_argument,
+    trust_option,
 )
 from relens.errors import counted
 from relens.importers.importer import MODELS
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--report/--no-report", default=True, show_default=True, help="Write the report.")
 @click.option("--offline", is_flag=True, help="Never download the data set.")
+@trust_option
 @json_option
 def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train models on DATASET, rank, search weights, evaluate, and write a report.
@@ -65,7 +67,8 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     found = api.run(
         plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
         seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,
-        offline=options["offline"], report=options["report"], progress=TerminalProgress(), listener=show_training,
+        offline=options["offline"], report=options["report"], trust=options["trust"],
+        progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
     present(found.comparison(), found.ranks("valid"), "json" if as_json else "text")
     where = shlex.quote(str(found.path))

@@ -17,6 +17,7 @@ from relens.cli.options import (
     one_of,
     run_argument,
     seed_option,
+    trust_option,
 )
 from relens.data.queries import EVALUATED
 from relens.evaluation import model_ranks
@@ -123,6 +124,7 @@ def _note_time(folder: Path) -> None:
 )
 @click.option("--gaps/--no-gaps", default=True, show_default=True, help="Keep score gaps beside the ranks.")
 @click.option("--force", is_flag=True, help="Replace ranks that are there already.")
+@trust_option
 @json_option
 def rank(
     run_path: Path,
@@ -132,16 +134,17 @@ def rank(
     into: Path | None,
     gaps: bool,
     force: bool,
+    trust: bool,
     as_json: bool,
 ) -> None:
-    """Rank the validation and test queries with all trained models of RUN, and keep packed ranks.
+    """Rank the validation and test queries with all members of RUN, and keep packed ranks.
 
     All models score each query together, so no matrix of ranks is written. Known answers of train, valid and test are
     left out. Where the data set has candidates of its own (as OGB's), answers compete only with those.
     """
     run = api.rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
-        progress=TerminalProgress(),
+        trust=trust, progress=TerminalProgress(),
     )  # fmt: skip
     note_stale(run)
     test = run.ranks("test")

@@ -53,6 +53,7 @@ class Matrix:
         file_columns: columns of a row as the user sees it; more than C where a row holds several queries.
         rows: returns the rows begin..end, as a view where possible.
         file: the file that holds the rows one after the other, and their first byte; None where there is no such file.
+        pick: returns the rows at some positions (n,), where that costs less than one after the other.
     """
 
     place: str
@@ -61,6 +62,7 @@ class Matrix:
     file_columns: int
     rows: Callable[[int, int], npt.NDArray[Any]]
     file: tuple[Path, int] | None = None
+    pick: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]] | None = None
 
     @classmethod
     def from_array(cls, place: str, values: npt.NDArray[Any], queries_per_row: int = 1) -> Self:
@@ -200,7 +202,10 @@ def fit_scales(dense: Dense) -> npt.NDArray[np.float64]:
     rows = scale_rows(len(dense.header.queries))
     sample = []
     for matrix in dense.matrices:
-        picked = np.concatenate([matrix.rows(row, row + 1) for row in rows.tolist()])
+        if matrix.pick is None:
+            picked = np.concatenate([matrix.rows(row, row + 1) for row in rows.tolist()])
+        else:
+            picked = matrix.pick(rows)
         for row, values in zip(rows.tolist(), picked, strict=True):
             check_scores(matrix, values[None], row)
         sample.append(picked)

@@ -9,7 +9,7 @@ Another distribution adds an importer through an entry point, for instance in it
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
@@ -18,6 +18,9 @@ from relens.importers.dense import Dense
 from relens.options import Option
 from relens.progress import SILENT, Progress
 from relens.registry import AFTER_OURS, Registry
+
+if TYPE_CHECKING:
+    from relens.importers.members import NewMember
 
 DATA = Option("Data set, for labels and known answers.", kind=Dataset, metavar="DATASET")
 MODELS = Option("Use these models only, in this order.", (), Sequence, metavar="A,B,…", unset="all")
@@ -56,6 +59,14 @@ class Importer(ABC):
             folder: the folder to read.
             options: a value for each of ``all_options``.
         """
+
+    def members(self, folder: Path, **options: Any) -> "dict[str, NewMember]":
+        """Return what loads the models again, by name, so that they can answer questions; files of ranks cannot.
+
+        The arguments are those of ``read``, which was called before.
+        """
+        del folder, options
+        return {}
 
     @property
     def all_options(self) -> dict[str, Option]:

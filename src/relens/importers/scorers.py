@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, EVALUATED, Queries
+from relens.data.queries import EVALUATED, Queries
 from relens.errors import RanksError
 from relens.importers.arrays import check_models
 from relens.importers.dense import Dense, Matrix, fit_scales, pack_dense, with_scales
@@ -17,18 +17,7 @@ from relens.packs.pack import PackedRanks, PackHeader
 from relens.progress import SILENT, Progress
 from relens.ranking.competition import Competition
 from relens.ranking.memory import MEMORY_BUDGET
-
-
-class Scorer(Protocol):
-    """Anything that can score."""
-
-    def score(self, queries: Queries) -> npt.NDArray[Any]:
-        """Return a score for every entity as the answer of each of B queries, (B, E) floats, higher is better.
-
-        Column e is the entity ``dataset.entities.labels[e]``. All scores must be finite; the caller leaves out known
-        answers. ``queries.answer`` is present, but must not be used.
-        """
-        ...
+from relens.ranking.scorers import CheckedScorer, Scorer
 
 
 def pack_scorers(
@@ -82,9 +71,9 @@ def _split(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_b
             f"need some. Hold some out of train."
         )
     competition = Competition.from_dataset(dataset, split)
-    scores = [_Rows(name, scorer, dataset, split, competition.queries) for name, scorer in scorers.items()]
+    scores = [_Rows(CheckedScorer(name, scorer, dataset), competition.queries) for name, scorer in scorers.items()]
     if competition.candidates is None:
-        matrices, answer = [rows.matrix() for rows in scores], header.queries.answer
+        matrices, answer = [rows.matrix(len(dataset.entities)) for rows in scores], header.queries.answer
     else:
         at_once = max(1, memory_budget // (16 * len(dataset.entities)))
         matrices = [_Picked(rows, competition, at_once).matrix() for rows in scores]
@@ -94,53 +83,23 @@ def _split(scorers: Mapping[str, Scorer], dataset: Dataset, split: str, memory_b
 
 @dataclass(frozen=True)
 class _Rows:
-    """The scores of one scorer for the queries of a split, computed and checked a block at a time."""
+    """The scores of one scorer for the queries of a split, computed when they are read."""
 
-    name: str
-    scorer: Scorer
-    dataset: Dataset
-    split: str
+    scorer: CheckedScorer
     queries: Queries
 
-    def matrix(self) -> Matrix:
+    def matrix(self, n_entities: int) -> Matrix:
         """Return the (Q, E) matrix of all scores; the type is that of the first query."""
-        n_entities = len(self.dataset.entities)
-        return Matrix(f"model {self.name!r}", (len(self.queries), n_entities), self(0, 1).dtype, n_entities, self)
+        place, dtype = f"model {self.scorer.name!r}", self(0, 1).dtype
+        return Matrix(place, (len(self.queries), n_entities), dtype, n_entities, self, pick=self.pick)
 
     def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
         """Return the scores of the queries begin..end, (end - begin, E)."""
-        scores: object = self.scorer.score(self.queries[begin:end])  # may break the protocol
-        expected = f"model {self.name!r}, queries {begin} to {end - 1} of {self.split}: expected"
-        if not isinstance(scores, np.ndarray):
-            found = f"{type(scores).__module__}.{type(scores).__qualname__}"
-            raise RanksError(f"{expected} scores as a numpy array, found {found}. Convert them at the end of score().")
-        shape = end - begin, len(self.dataset.entities)
-        if scores.shape != shape:
-            raise RanksError(
-                f"{expected} scores of shape {shape}, found {scores.shape}. Return a row per query and a column "
-                f"per entity of {self.dataset.name}, in the order of dataset.entities.labels."
-            )
-        if scores.dtype.kind != "f" or scores.dtype.itemsize > 8:
-            raise RanksError(
-                f"{expected} scores as float16, float32 or float64, found {scores.dtype}. "
-                f"End score() with .astype(numpy.float32)."
-            )
-        if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
-            raise RanksError(self._not_finite(scores, begin))
-        return scores
+        return self.scorer.score(self.queries[begin:end])
 
-    def _not_finite(self, scores: npt.NDArray[Any], begin: int) -> str:
-        row, column = np.argwhere(~np.isfinite(scores))[0].tolist()
-        entities, query = self.dataset.entities.labels, self.queries[begin + row]
-        asked = (
-            f"({entities[int(query.anchor)]!r}, {self.dataset.relations.labels[int(query.relation)]!r}, "
-            f"{DIRECTIONS[int(query.direction)]})"
-        )
-        return (
-            f"model {self.name!r}, query {begin + row} of {self.split} {asked}: the score of entity "
-            f"{entities[column]!r} is {scores[row, column]}, expected a finite number. Let "
-            f"relens filter known answers instead of masking them, and check that training did not diverge."
-        )
+    def pick(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the scores of the queries at ``rows`` (n,), (n, E)."""
+        return self.scorer.score(self.queries[rows])
 
 
 @dataclass(frozen=True)
@@ -153,15 +112,19 @@ class _Picked:
 
     def matrix(self) -> Matrix:
         """Return the (Q, c + 1) matrix of the scores, the answer in column 0; the type is that of the first query."""
-        shape = len(self.rows.queries), self.competition.n_columns
-        return Matrix(f"model {self.rows.name!r}", shape, self(0, 1).dtype, shape[1], self)
+        place, shape = f"model {self.rows.scorer.name!r}", (len(self.rows.queries), self.competition.n_columns)
+        return Matrix(place, shape, self(0, 1).dtype, shape[1], self, pick=self.pick)
 
     def __call__(self, begin: int, end: int) -> npt.NDArray[Any]:
         """Return the scores of the queries begin..end, (end - begin, c + 1)."""
+        return self.pick(np.arange(begin, end))
+
+    def pick(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the scores of the queries at ``rows`` (n,), (n, c + 1)."""
         parts = []
-        for first in range(begin, end, self.at_once):
-            here = slice(first, min(first + self.at_once, end))
+        for first in range(0, len(rows), self.at_once):
+            here = rows[first : first + self.at_once]
             entities = self.competition.competitors(here).entities
             assert entities is not None  # the queries have candidates of their own
-            parts.append(np.take_along_axis(self.rows(here.start, here.stop), entities, axis=1))
+            parts.append(np.take_along_axis(self.rows.pick(here), entities, axis=1))
         return np.concatenate(parts)

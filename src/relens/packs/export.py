@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import doubled_rank
 from relens.ranking.competition import Competition, Exclusions
 from relens.ranking.memory import MEMORY_BUDGET, Batches
+from relens.ranking.scorers import CheckedScorer
 from relens.ranking.scoring import score_queries
 
 BYTES_PER_SCORE = 48
@@ -25,18 +27,23 @@ BYTES_PER_SCORE = 48
 
 
 class Ranker:
-    """Several models of one data set, on one device, that rank the same queries.
+    """Several models of one data set that rank the same queries. Models of relens are on one device.
 
-    All entities compete but the known answers. Where the data set has candidates, only those compete and are scored.
+    All entities compete but the known answers. Where the data set has candidates, only those compete. Models of relens
+    score only them; scorers score all entities.
 
     Attributes:
-        models: by name; the order of the packed ranks.
+        models: by name, models of relens and scorers; the order of the packed ranks.
         dataset: the data set of the queries.
         batches: how many queries are ranked together; halved when memory runs out.
     """
 
-    def __init__(self, models: Mapping[str, KGEModel], dataset: Dataset, *, memory_budget: int = MEMORY_BUDGET) -> None:
+    def __init__(
+        self, models: Mapping[str, KGEModel | CheckedScorer], dataset: Dataset, *, memory_budget: int = MEMORY_BUDGET
+    ) -> None:
         self.models, self.dataset = dict(models), dataset
+        own = [model.device for model in models.values() if isinstance(model, KGEModel)]
+        self._device = own[0] if own else torch.device("cpu")
         n_columns = max(map(dataset.n_candidates, EVALUATED))
         self.batches = Batches(memory_budget // (BYTES_PER_SCORE * len(models) * n_columns))
 
@@ -46,9 +53,9 @@ class Ranker:
         sample = scale_rows(len(competition))
         entities, answer, excluded = competition.competitors(sample)
 
-        def score(part: slice) -> npt.NDArray[np.float32]:
+        def score(part: slice) -> npt.NDArray[Any]:
             chosen = None if entities is None else entities[part]
-            scores: npt.NDArray[np.float32] = self._scores(competition.queries[sample[part]], chosen).cpu().numpy()
+            scores: npt.NDArray[Any] = self._scores(competition.queries[sample[part]], chosen).cpu().numpy()
             return scores
 
         scores = list(self.batches.over(len(sample), score))
@@ -75,8 +82,23 @@ class Ranker:
         return load_pack(path)
 
     def _scores(self, queries: Queries, entities: npt.NDArray[np.int32] | None = None) -> Tensor:
-        """Return the scores of all entities, (N, b, E) float32, or of those in ``entities`` (b, C)."""
-        return torch.stack([score_queries(model, queries, entities) for model in self.models.values()])
+        """Return the scores of all entities, (N, b, E), or of those in ``entities`` (b, C).
+
+        They are float32, or float64 if any scorer returns that: no score is rounded.
+        """
+        found = [self._scores_by(model, queries, entities) for model in self.models.values()]
+        wide = any(scores.dtype == torch.float64 for scores in found)
+        return torch.stack([scores.to(torch.float64 if wide else torch.float32) for scores in found])
+
+    def _scores_by(
+        self, model: KGEModel | CheckedScorer, queries: Queries, entities: npt.NDArray[np.int32] | None
+    ) -> Tensor:
+        if isinstance(model, KGEModel):
+            return score_queries(model, queries, entities)
+        scores = model.score(queries)
+        if entities is not None:
+            scores = np.take_along_axis(scores, entities, axis=1)
+        return torch.from_numpy(scores).to(self._device)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The ranks of a run: made by its trained models, or imported from the files of other tools."""
+"""The ranks of a run: made by its members, or imported from the files of other tools."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
+from relens.errors import InputError
 from relens.importers.dense import Dense, check_shapes, pack_dense
 from relens.importers.importer import IMPORTERS, read_ranks
+from relens.importers.members import MEMBER_FILE, Member, NewMember, check_trust, keep_member
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import MEMORY_BUDGET
 from relens.records import RANKED_BY
-from relens.runs import MADE_BY, Run
+from relens.runs import MADE_BY, RECORD, Run
 
 if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
@@ -20,30 +22,38 @@ if TYPE_CHECKING:
 def rank_models(
     run: Run,
     dataset: Dataset,
-    trained: "Mapping[str, TrainedModel]",
+    models: "Mapping[str, TrainedModel | Member]",
     *,
     device: Any,
     gaps: bool = True,
     force: bool = False,
+    trust: bool = False,
     progress: Progress = SILENT,
 ) -> None:
     """Rank the validation and test queries with all models at once; keep packed ranks and a record of the models.
 
-    The caller holds the run. Existing ranks are replaced only with ``force``.
+    The caller holds the run. Existing ranks are replaced only with ``force``. Members of others are loaded only with
+    ``trust``.
     """
     from relens.packs.export import Ranker
 
+    others = {name: model for name, model in models.items() if isinstance(model, Member)}
+    check_trust(others.values(), trust=trust)
     with run.replace_ranks(dataset.name, force=force) as folder:
-        ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
+        loaded = {
+            name: model.load(dataset, device, trust=trust) if isinstance(model, Member) else model.load(dataset, device)
+            for name, model in models.items()
+        }
+        ranker = Ranker(loaded, dataset)
         scales = ranker.fit_scales() if gaps else None
         for split in EVALUATED:
             ranker.pack(split, folder / split, scales, progress=progress)
-        RANKED_BY.write(folder / MADE_BY, made_by(trained, device))
+        RANKED_BY.write(folder / MADE_BY, made_by(models, device.type))
 
 
-def made_by(trained: "Mapping[str, TrainedModel]", device: Any) -> dict[str, Any]:
-    """Return the record of the models and the device that made some ranks."""
-    return {"device": device.type, "models": {name: model.digest for name, model in trained.items()}}
+def made_by(models: "Mapping[str, TrainedModel | Member]", device: str) -> dict[str, Any]:
+    """Return the record of the models and the kind of device that made some ranks."""
+    return {"device": device, "models": {name: model.digest for name, model in models.items()}}
 
 
 def import_ranks(
@@ -69,10 +79,15 @@ def import_ranks(
         progress: shows how many queries are packed.
         options: the options of the layout, such as ``data``, ``models`` or ``filtered``.
     """
-    values = IMPORTERS.find(layout).resolve(options, progress)
-    dataset = next((value for value in values.values() if isinstance(value, Dataset)), None)
+    importer = IMPORTERS.find(layout)
+    values = importer.resolve(options, progress)
     splits = read_ranks(layout, folder, progress=progress, **values)
-    return fill_run(run, splits, dataset, memory_budget=memory_budget, jobs=jobs, force=force, progress=progress)
+    dataset = next((value for value in values.values() if isinstance(value, Dataset)), None)
+    members = importer.members(Path(folder), **values)
+    return fill_run(
+        run, splits, dataset, members=members, device=str(values.get("device", "")), layout=layout,
+        memory_budget=memory_budget, jobs=jobs, force=force, progress=progress,
+    )  # fmt: skip
 
 
 def fill_run(
@@ -80,20 +95,57 @@ def fill_run(
     splits: Mapping[str, Dense],
     dataset: Dataset | None = None,
     *,
+    members: Mapping[str, NewMember] | None = None,
+    device: str = "",
+    layout: str = "arrays",
     memory_budget: int = MEMORY_BUDGET,
     jobs: int = 2,
     force: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
-    """Pack the ranks or scores of both splits, or of one, into a run, which keeps the graph of ``dataset``.
+    """Pack the ranks or scores of both splits, or of one, into a run; see ``import_ranks``.
 
-    See ``import_ranks`` for the other arguments.
+    Args:
+        path: the run to fill; created if necessary.
+        splits: the ranks or scores by split.
+        dataset: the data set, whose graph the run keeps; None if it is not known.
+        members: what loads the models again, if anything does; the run keeps it.
+        device: where these members scored.
+        layout: how the files were laid out, for models without a member.
+        memory_budget: bytes for packing.
+        jobs: threads.
+        force: replace ranks that the run has already.
+        progress: shows how many queries are packed.
     """
     for dense in splits.values():
         check_shapes(dense)
+    members = members or {}
     first, *others = splits
-    name = splits[first].header.provenance.dataset
+    header = splits[first].header
+    name = header.provenance.dataset
+    check_free(Path(path), members)
     with Run.receive_ranks(path, dataset or name, None if others else first, force=force) as stores:
         for split, dense in splits.items():
             pack_dense(dense, stores / split, memory_budget=memory_budget, jobs=jobs, progress=progress)
+        run = Run(stores.parent, "", name)  # where the run is, or where it is written before it appears
+        kept = (
+            {}
+            if dataset is None
+            else {name: keep_member(run.model_path(name), new, dataset) for name, new in members.items()}
+        )
+        origin = made_by(kept, device.partition(":")[0]) if kept else {"models": {}}
+        imported = dict.fromkeys((model for model in header.models if model not in members), layout)
+        RANKED_BY.write(stores / MADE_BY, {**origin, "imported": imported})
     return Run.open(path)
+
+
+def check_free(path: Path, names: Mapping[str, NewMember]) -> None:
+    """Raise an error if new members cannot have these names in the run at ``path``, which may be missing."""
+    run = Run(path, "", "")
+    for name in names:
+        folder = run.model_path(name)
+        if (path / RECORD).is_file() and folder.is_dir() and not (folder / MEMBER_FILE).is_file():
+            raise InputError(
+                f"{run.path} has a model {name!r}, trained or in training: choose other names with `names=…`, or "
+                f"another run"
+            )

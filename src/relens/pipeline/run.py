@@ -90,6 +90,7 @@ class Execution:
             interrupted, a call without ``force`` finishes it.
         offline: never download the data set.
         report: write the report.
+        trust: load members of others, which runs their code, if the run has some that must be ranked again.
         progress: receives progress and notes: sizes, stages, and suspicious properties of the data.
         listener: receives the records of training.
     """
@@ -99,6 +100,7 @@ class Execution:
     force: Collection[str] = ()
     offline: bool = False
     report: bool = True
+    trust: bool = False
     progress: Progress = SILENT
     listener: TrainingListener = ignore_update
 
@@ -134,7 +136,9 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
     _announce(plan, dataset, list(settings), path, execution)
     run = Run.open_or_create(path, dataset.name)
     with run.held(), report_kept_on_interrupt(run, settings):
-        check_losses(run, settings, plan.methods, STAGES if "all" in execution.force else execution.force)
+        check_losses(
+            run, [*settings, *_others(run)], plan.methods, STAGES if "all" in execution.force else execution.force
+        )
         tidy_models(run)
         trained = _train(run, dataset, settings, execution)
         _rank(run, dataset, trained, execution)
@@ -234,18 +238,26 @@ def _pass_on(
 
 
 def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], execution: Execution) -> None:
-    """Rank the validation and test queries with all models."""
+    """Rank the validation and test queries with all models, and with the members of others that the run has."""
     device = execution.devices[0]
+    members = {**trained, **{name: run.member(name) for name in _others(run)}}
     candidates = {split: found.digest for split, found in dataset.candidates.items()}
-    made_from = [made_by(trained, device), dataset.fingerprint, candidates, __version__]
+    made_from = [made_by(members, device.type), dataset.fingerprint, candidates, __version__]
 
     def work() -> list[Path]:
         execution.progress.note("ranking the validation and test queries")
-        rank_models(run, dataset, trained, device=device, force=True, progress=execution.progress)
+        rank_models(
+            run, dataset, members, device=device, force=True, trust=execution.trust, progress=execution.progress
+        )
         return _files(run.path / "ranks")
 
     stage = Stage(run, "rank", made_from, lambda: (made_from, _digests_of_answers(run)))
     stage.ensure(work, repeat=execution.repeats("rank"))
+
+
+def _others(run: Run) -> list[str]:
+    """Return the names of the members that relens did not train."""
+    return [name for name in run.member_names if name not in run.model_names]
 
 
 def _search(run: Run, plan: Plan, execution: Execution) -> None:

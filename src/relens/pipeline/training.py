@@ -19,6 +19,7 @@ from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
 from relens.errors import DamagedError, InputError, RelensError, describe_os_error, is_disk_full
 from relens.files import locked, remove_left_overs
+from relens.importers.members import MEMBER_FILE
 from relens.progress import Progress
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
@@ -37,6 +38,7 @@ def trained_model(run: Run, name: str, settings: TrainSettings, dataset: Dataset
     A model that was trained with other settings, or on other data, raises an error.
     """
     folder = run.model_path(name)
+    _check_own(folder)
     if not _is_complete(folder):
         return None
     trained = TrainedModel.open(folder / "trained")
@@ -74,6 +76,7 @@ def request_retraining(run: Run, names: Iterable[str]) -> None:
     ``train_model`` resumes the new training without a second request.
     """
     for folder in map(run.model_path, names):
+        _check_own(folder)
         if folder.is_dir():
             with locked(folder):
                 (folder / RETRAIN).touch()
@@ -168,6 +171,15 @@ def report_kept_on_interrupt(run: Run, settings: Mapping[str, TrainSettings]) ->
         found = {name: training_progress(run, name, asked) for name, asked in settings.items()}
         kept = ", ".join(f"{name} ({progress})" for name, progress in found.items() if progress)
         raise KeyboardInterrupt(f"{run.path} keeps {kept or 'no model yet'}") from error
+
+
+def _check_own(folder: Path) -> None:
+    """Raise an error if the folder of a model has a member of others, which training would lose."""
+    if (folder / MEMBER_FILE).is_file():
+        raise InputError(
+            f"{folder} has a member that relens did not train, and keeps it: train another model, give this one "
+            f"another name, or choose another run"
+        )
 
 
 def _is_complete(folder: Path) -> bool:

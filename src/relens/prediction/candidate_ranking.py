@@ -53,7 +53,7 @@ class CandidateRanking:
     whole numbers, as if the fractions were compared.
 
     Args:
-        scores: higher is better, (n, E) float32; NaN where a model abstains.
+        scores: higher is better, (n, E) float32 or float64; NaN where a model abstains.
         known: ids of the known answers, (m,).
         weights: grid weights, (n,) int64; 0 for a model that votes on newcomers only.
         input: what the weights are applied to.
@@ -63,7 +63,7 @@ class CandidateRanking:
 
     def __init__(
         self,
-        scores: npt.NDArray[np.float32],
+        scores: npt.NDArray[Any],
         known: npt.NDArray[np.integer[Any]],
         weights: npt.NDArray[np.int64],
         input: Input = RANK,
@@ -231,7 +231,7 @@ class CandidateRanking:
         costs[new] = [2 * whole + (rest > 0) for whole, rest in scaled]  # in Python's integers: products are large
         return costs
 
-    def _filled(self, newcomers: Newcomers) -> npt.NDArray[np.float32]:
+    def _filled(self, newcomers: Newcomers) -> npt.NDArray[Any]:
         """Return the scores with those of abstaining models filled in, (n, E): as far above the median as others say.
 
         The distance from the median of the other entities, in gaps, is the weighted mean over the models that vote.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,14 @@ from relens.prediction.confidence import Confidence
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
-from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
+from relens.prediction.opening import (
+    check_models,
+    check_ranks,
+    check_trusted,
+    graph_of,
+    needed_members,
+    ranked_device,
+)
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.prediction.questions import KNOWN, Asked, KnownFacts, QueryIds, Question
 from relens.progress import SILENT, Progress
@@ -70,10 +77,12 @@ class Ensemble:
         weights: EnsembleWeights,
         device: "torch.device | str",
         facts: GivenFacts | None = None,
+        *,
+        trust: bool = False,
     ) -> None:
         self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
         self.dataset = dataset = dataset if facts is None else facts.dataset
-        self.models = LoadedModels(run, self._trained, device, facts)
+        self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
         self._names = Names(dataset)
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
@@ -88,25 +97,28 @@ class Ensemble:
         device: "torch.device | str" = "auto",
         *,
         facts: Facts | None = None,
+        trust: bool = False,
     ) -> Self:
         """Open a run for predictions.
 
         Args:
-            run: a run with trained models, or its path.
+            run: a run with trained models or models of others, or its path.
             weights: the name of the weights; None for ``dsc``, or the only ones there are.
             device: where models run; ``auto`` for the device that the run was ranked on, see ``ranked_device``. On
                 that device, ranks equal those of the evaluation.
             facts: more facts, also of entities that are not in the data set: a file of tab-separated triples, or rows
                 (head, relation, tail). Models that propagate read them; the others abstain on new entities.
+            trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
         """
         chosen = None if device == "auto" else pick_device(device)
         run = open_run(run)
         check_models(run)
         found = run.weights(weights)
+        check_trusted(run, needed_members(run, found), trust=trust)
         dataset = graph_of(run, found)
         check_ranks(run, found)
         given = None if facts is None else GivenFacts.read(facts, dataset)
-        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given)
+        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given, trust=trust)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
@@ -201,7 +213,7 @@ class Ensemble:
         voters = [self._voters(query) for query in batch]
         columns = np.array([(query.anchor, query.relation, query.direction, 0, 0) for query in batch]).T
         queries = Queries.from_columns(columns)  # answer and triple are unknown: 0
-        rows: list[list[npt.NDArray[np.float32]]] = [[] for _ in batch]
+        rows: list[list[npt.NDArray[Any]]] = [[] for _ in batch]
         for model, of_model in zip(self.weights.models, np.array([of.used for of in voters]).T, strict=True):
             asking = np.flatnonzero(of_model)
             if len(asking):
@@ -219,7 +231,7 @@ class Ensemble:
         for_new = weights * reading if (weights * reading).any() else reading.astype(np.int64)
         return Voters(for_new if self.facts.is_new[query.anchor] else weights, for_new)
 
-    def _ranking(self, query: QueryIds, voters: Voters, scores: npt.NDArray[np.float32]) -> CandidateRanking:
+    def _ranking(self, query: QueryIds, voters: Voters, scores: npt.NDArray[Any]) -> CandidateRanking:
         used = voters.used
         scales = None if self.weights.gap_scales is None else self.weights.gap_scales[used]
         known = np.fromiter(self._known(query), dtype=np.int64)

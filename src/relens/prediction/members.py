@@ -1,17 +1,19 @@
-"""The trained models of a run in memory, each loaded when it is first needed."""
+"""The members of a run in memory, each loaded when it is first needed: trained models, and models of others."""
 
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
-from relens.errors import MissingExtraError
+from relens.importers.members import Member
+from relens.packs.packing import float_dtype
 from relens.prediction.facts import GivenFacts
 from relens.prediction.questions import QueryIds
 from relens.ranking.memory import batch_rows
+from relens.ranking.scorers import CheckedScorer
 from relens.runs import Run
 
 if TYPE_CHECKING:
@@ -25,29 +27,42 @@ PATHS = 3
 
 
 class LoadedModels:
-    """The trained models of a run on one device.
+    """The members of a run; trained models and those of PyKEEN are on one device.
 
     Attributes:
         rows: the number of queries that are scored together.
-        loaded: the models in memory so far, by name.
+        trust: load members that run code of others.
+        loaded: the members in memory so far, by name.
     """
 
     def __init__(
-        self, run: Run, dataset: Dataset, device: "torch.device | str", facts: GivenFacts | None = None
+        self,
+        run: Run,
+        dataset: Dataset,
+        device: "torch.device | str",
+        facts: GivenFacts | None = None,
+        *,
+        trust: bool = False,
     ) -> None:
-        self.run, self.dataset, self.device, self.facts = run, dataset, device, facts
+        self.run, self.dataset, self.device, self.facts, self.trust = run, dataset, device, facts, trust
         self.rows = batch_rows(4 * len(dataset.entities))
-        self.loaded: dict[str, KGEModel] = {}
+        self.loaded: dict[str, KGEModel | CheckedScorer] = {}
         self._loading = Lock()
 
-    def scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
+    def scores(self, name: str, queries: Queries) -> npt.NDArray[Any]:
         """Return the scores of all entities by one model, (b, E), for b queries; their answers are not read.
 
-        NaN stands for entities that the model was not trained on, and cannot score.
+        They are float32, or float64 if a scorer returns that. NaN stands for entities that the model was not trained
+        on, and cannot score.
         """
-        from relens.ranking.scoring import score_queries
+        member = self._member(name)
+        if isinstance(member, CheckedScorer):
+            scores = member.score(queries)
+            scores = scores.astype(float_dtype([scores.dtype]), copy=False)
+        else:
+            from relens.ranking.scoring import score_queries
 
-        scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
+            scores = score_queries(member, queries).cpu().numpy()
         if self.facts is None:
             return scores
         missing = len(self.facts.dataset.entities) - scores.shape[1]
@@ -57,27 +72,30 @@ class LoadedModels:
         """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
         from relens.ranking.scoring import evaluating
 
-        model = self._model(name)
+        model = self._member(name)
+        if isinstance(model, CheckedScorer):
+            return []
         with evaluating(model):
             directed = query.relation + query.direction * len(self.dataset.relations)
             return model.explain(query.anchor, directed, answer, PATHS)
 
     def propagate(self, name: str) -> bool:
-        """Say whether a model of the run propagates, without its parameters."""
+        """Say whether a member of the run propagates, without loading it."""
+        if name not in self.run.model_names:
+            return False
         from relens.models import MODELS
 
         return MODELS.find(self.run.model(name).settings.model).propagates
 
-    def _model(self, name: str) -> "KGEModel":
-        try:
-            from relens.training.trained import TrainedModel
-        except ImportError as error:
-            raise MissingExtraError("predicting with trained models", "train") from error
+    def _member(self, name: str) -> "KGEModel | CheckedScorer":
         with self._loading:
             if name not in self.loaded:
-                folder = self.run.model_path(name) / "trained"
-                model = TrainedModel.open(folder).load(self.dataset, self.device)
-                if self.facts is not None and model.propagates:
-                    model.read(*self.facts.edges())
-                self.loaded[name] = model
+                member = self.run.member(name)
+                if isinstance(member, Member):
+                    self.loaded[name] = member.load(self.dataset, self.device, trust=self.trust)
+                else:
+                    model = member.load(self.dataset, self.device)
+                    if self.facts is not None and model.propagates:
+                        model.read(*self.facts.edges())
+                    self.loaded[name] = model
             return self.loaded[name]

@@ -1,44 +1,70 @@
-"""Open a run for predictions: its device, its graph, and the checks that models, ranks and weights belong together."""
+"""Open a run for predictions: its device, its graph, and the checks that members, ranks and weights belong together."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, WeightsError
+from relens.importers.members import Member, check_trust
 from relens.runs import Run
+
+if TYPE_CHECKING:
+    from relens.training.trained import TrainedModel
 
 
 def ranked_device(run: Run) -> str:
     """Return the device that a run was ranked on, ``cpu`` or ``cuda``; the CPU if that is unknown or not here."""
+    if (run.made_by() or {}).get("device") != "cuda":
+        return "cpu"
     import torch
 
-    ranked = (run.made_by() or {}).get("device")
-    return "cuda" if ranked == "cuda" and torch.cuda.is_available() else "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def check_models(run: Run) -> None:
     """Raise an error if a run has ranks but no model."""
-    if not run.model_names and any(map(run.has_ranks, EVALUATED)):
+    if not run.member_names and any(map(run.has_ranks, EVALUATED)):
         raise InputError(
-            f"{run.path} holds ranks only, and predictions need the models that made them: train some with "
-            f"`relens run DATASET`. Ranks alone are enough for `relens evaluate {run.path}` and "
-            f"`relens report {run.path}`."
+            f"{run.path} holds ranks only, and predictions need the models that made them{_imported(run)}: train some "
+            f"with `relens run DATASET`, or add models of yours with `relens ranks add {run.path}`. Ranks alone are "
+            f"enough for `relens evaluate {run.path}` and `relens report {run.path}`."
         )
+
+
+def needed_members(run: Run, weights: EnsembleWeights) -> "dict[str, TrainedModel | Member]":
+    """Open the members with a weight in some group, by name; nothing is loaded.
+
+    A member that is missing, or is another one than the run was ranked with, raises an error.
+    """
+    needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
+    missing = [model for model in needed if model not in run.member_names]
+    if missing:
+        raise InputError(
+            f"{run.path} has weights of {', '.join(needed)}, but no model {missing[0]!r}: predictions need the models "
+            f"themselves, not their ranks alone{_imported(run, missing[0])}. Train it with `relens train`, or choose "
+            f"other weights."
+        )
+    members = {model: run.member(model) for model in needed}
+    ranked = (run.made_by() or {}).get("models", {})
+    for model, found in members.items():
+        if ranked.get(model, found.digest) != found.digest:
+            how = "is another one since" if isinstance(found, Member) else "was trained again after"
+            raise InputError(f"{run.path}: {model} {how} the run was ranked: {_again(run)}")
+    return members
+
+
+def check_trusted(run: Run, members: "Mapping[str, TrainedModel | Member]", *, trust: bool) -> None:
+    """Raise an error that lists the members that run code of others, unless the user trusts it."""
+    try:
+        check_trust((member for member in members.values() if isinstance(member, Member)), trust=trust)
+    except InputError as error:
+        raise InputError(f"{run.path}: {error}") from None
 
 
 def graph_of(run: Run, weights: EnsembleWeights) -> Dataset:
     """Load the graph that the models of the weights were trained on. Their parameters stay on the disk."""
-    needed = [model for model, used in zip(weights.models, weights.table.max(axis=0), strict=True) if used]
-    missing = [model for model in needed if model not in run.model_names]
-    if missing:
-        raise InputError(
-            f"{run.path} has weights of {', '.join(needed)}, but no trained model {missing[0]!r}: predictions need the "
-            f"models themselves, not their ranks alone. Train it with `relens train`, or choose other weights."
-        )
-    trained = {model: run.model(model) for model in needed}
-    ranked = (run.made_by() or {}).get("models", {})
-    for model, found in trained.items():
-        if ranked.get(model, found.digest) != found.digest:
-            raise InputError(f"{run.path}: {model} was trained again after the run was ranked: {_again(run)}")
     dataset = run.graph(candidates=False)
     if dataset.fingerprint != weights.dataset[1]:
         raise WeightsError(
@@ -58,8 +84,17 @@ def check_ranks(run: Run, weights: EnsembleWeights) -> None:
     if not valid.is_named(weights.fitted_on):
         raise WeightsError(
             f"{run.path}: the weights were fitted on other validation ranks ({weights.fitted_on}) than the run has now "
-            f"({valid.digest}): {_again(run)}"
+            f"({valid.digest}): search again with `relens search {run.path}`"
         )
+
+
+def _imported(run: Run, model: str | None = None) -> str:
+    """Say that a model, or all models, came from files of ranks or scores; empty where that is not known."""
+    layouts = (run.made_by() or {}).get("imported", {})
+    layout = next(iter(layouts.values()), None) if model is None else layouts.get(model)
+    if layout is None:
+        return ""
+    return f" (files were imported, layout {layout}: they can be evaluated, and know no other questions)"
 
 
 def _again(run: Run) -> str:

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from relens.errors import InputError
+from relens.errors import InputError, MemberError
 from relens.visible import visible_lines
 
 SHOWN = 3
@@ -80,7 +80,8 @@ def _refusal(error: Exception) -> RefusedError:
             return RefusedError(422, NO_JSON)
         nothing = "there is nothing here: /docs lists all requests"
         return RefusedError(error.status_code, nothing if error.status_code == 404 else str(error.detail).lower())
-    return RefusedError(422, str(error))
+    # A member that fails is no fault of the request.
+    return RefusedError(500 if isinstance(error, MemberError) else 422, str(error))
 
 
 def _complaints(errors: Sequence[Any]) -> str:

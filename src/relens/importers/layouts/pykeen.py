@@ -19,10 +19,12 @@ from relens.importers.dense import Dense
 from relens.importers.importer import GAPS, MODELS, Importer, require_trust
 from relens.importers.scorers import scorer_splits
 from relens.options import Option
-from relens.ranking.memory import MEMORY_BUDGET, Batches
+from relens.ranking.memory import MEMORY_BUDGET, ROWS, Batches
 
 if TYPE_CHECKING:
     import torch
+
+    from relens.importers.members import NewMember
 
 MODEL_FILE, TRIPLES_FOLDER = "trained_model.pkl", "training_triples"
 MEMORY = 2**28
@@ -86,10 +88,17 @@ def _matched(
 
 @dataclass(frozen=True)
 class PykeenFolder:
-    """A folder written by PyKEEN's ``save_to_directory``, checked against a data set; the model is not loaded yet."""
+    """A folder written by PyKEEN's ``save_to_directory``, checked against a data set; the model is not loaded yet.
+
+    Attributes:
+        path: the folder.
+        ids: its ids of our entities and relations.
+        missing: the treatment of entities that the model was not trained with.
+    """
 
     path: Path
     ids: PykeenIds
+    missing: Missing = "refuse"
 
     @classmethod
     def open(cls, path: Path, dataset: Dataset, *, missing: Missing = "refuse") -> Self:
@@ -103,7 +112,13 @@ class PykeenFolder:
         tables = [_read_ids(path / TRIPLES_FOLDER / f"{kind}_to_id.tsv.gz") for kind in ("entity", "relation")]
         ids = PykeenIds.match(dataset, *tables, place=str(path), missing=missing)
         _check_held_out(path / TRIPLES_FOLDER / "numeric_triples.tsv.gz", ids, dataset)
-        return cls(path, ids)
+        return cls(path, ids, missing)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that are needed to open and load the model, by their names in the folder."""
+        tables = [f"{TRIPLES_FOLDER}/{name}.tsv.gz" for name in ("entity_to_id", "relation_to_id", "numeric_triples")]
+        return [file for file in (MODEL_FILE, *tables) if (self.path / file).is_file()]
 
     def load(self, device: "torch.device | str" = "cpu", *, trust: bool) -> "PykeenScorer":
         """Unpickle the model, which can run any code; raise an error without ``trust``."""
@@ -138,13 +153,18 @@ class PykeenScorer:
     Heads are predicted as in PyKEEN's evaluation: models trained with inverse triples predict the tails of the inverse
     relation. Scores are taken before any sigmoid, which would make ties. An entity that the model does not know comes
     last. If the model does not know the anchor, all entities tie.
+
+    Attributes:
+        rows: the number of queries of a call. Half of them ask for tails when a split is ranked, so both directions
+            fill a batch of PyKEEN's.
     """
 
     def __init__(self, model: Any, ids: PykeenIds, *, memory: int = MEMORY) -> None:
         self._model, self._ids = model.eval(), ids
         self._model.predict_with_sigmoid = False
         width = max((int(np.prod(table.shape)) for table in getattr(model, "entity_representations", ())), default=1)
-        self._batches = Batches(memory // (4 * width * model.num_entities))
+        self._batches = Batches(min(ROWS, memory // (4 * width * model.num_entities)))
+        self.rows = 2 * self._batches.rows
 
     @classmethod
     def from_model(cls, model: Any, training: Any, dataset: Dataset) -> Self:
@@ -167,17 +187,21 @@ class PykeenScorer:
         return scores
 
     def _predict(self, predict: Callable[..., Any], pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the scores of PyKEEN's entities for pairs (b, 2)."""
+        """Return the scores of PyKEEN's entities for pairs (b, 2), each distinct one scored once."""
         import torch
 
         from relens.models.base import current
 
-        def score(part: slice) -> npt.NDArray[np.float32]:
-            with current(self._model.device), torch.inference_mode():
-                scores: npt.NDArray[np.float32] = predict(torch.from_numpy(pairs[part])).float().cpu().numpy()
-            return scores
+        distinct, row = np.unique(pairs, axis=0, return_inverse=True)
 
-        return np.concatenate(list(self._batches.over(len(pairs), score)))
+        def score(part: slice) -> npt.NDArray[np.float32]:
+            # All batches have one shape, see ``relens.ranking.memory.ROWS``.
+            at = np.arange(part.start, part.start + self._batches.rows).clip(max=part.stop - 1)
+            with current(self._model.device), torch.inference_mode():
+                scores: npt.NDArray[np.float32] = predict(torch.from_numpy(distinct[at])).float().cpu().numpy()
+            return scores[: part.stop - part.start]
+
+        return np.concatenate(list(self._batches.over(len(distinct), score)))[row]
 
     def _ordered(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Bring the scores of PyKEEN's entities into our order; unknown entities come last."""
@@ -284,12 +308,16 @@ def find_folders(folder: Path, chosen: Sequence[str] = ()) -> dict[str, Path]:
     return {name: found[name] for name in check_models(chosen or list(found))}
 
 
+def open_folders(folders: Mapping[str, Path], data: Dataset, *, missing: Missing = "refuse") -> dict[str, PykeenFolder]:
+    """Read and check the labels of saved models by name, as in tables and weights; nothing is unpickled."""
+    return {name: PykeenFolder.open(folder, data, missing=missing) for name, folder in folders.items()}
+
+
 def read_pykeen(
-    folders: Mapping[str, Path],
+    folders: Mapping[str, PykeenFolder],
     data: Dataset,
     *,
     trust: bool,
-    missing: Missing = "refuse",
     gaps: bool = True,
     device: "torch.device | str" = "cpu",
     memory_budget: int = MEMORY_BUDGET,
@@ -300,13 +328,11 @@ def read_pykeen(
         folders: by name, as in tables and weights.
         data: the data set that the models were trained on.
         trust: load the pickles, which can run any code.
-        missing: what happens to entities that a model was not trained with.
         gaps: keep score gaps beside the ranks.
         device: where the models run.
         memory_budget: bytes that the scores of a block may take.
     """
-    found = {name: PykeenFolder.open(folder, data, missing=missing) for name, folder in folders.items()}
-    scorers = {name: model.load(device, trust=trust) for name, model in found.items()}
+    scorers = {name: model.load(device, trust=trust) for name, model in folders.items()}
     return scorer_splits(scorers, data, gaps=gaps, memory_budget=memory_budget)
 
 
@@ -327,8 +353,13 @@ class PykeenImporter(Importer):
 
     def read(self, folder: Path, **options: Any) -> dict[str, Dense]:
         """Return the scores to pack, by split."""
-        folders = find_folders(folder, options.pop("models"))
+        named = find_folders(folder, options.pop("models"))
+        folders = open_folders(named, options["data"], missing=options.pop("missing"))
         return read_pykeen(folders, **{**options, "gaps": options["gaps"] is not False})
+
+    def members(self, folder: Path, **options: Any) -> dict[str, "NewMember"]:
+        """Return the checked folders by name."""
+        return dict(open_folders(find_folders(folder, options["models"]), options["data"], missing=options["missing"]))
 
 
 PYKEEN = PykeenImporter()
