@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relens.api import rank as rank
     from relens.api import report as report
     from relens.api import run as run
+    from relens.api import score as score
     from relens.api import train as train
     from relens.api import upgrade as upgrade
     from relens.comparison import Comparison as Comparison
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.prediction.predictions import Prediction as Prediction
     from relens.prediction.predictions import Predictions as Predictions
+    from relens.prediction.triples import ScoredTriple as ScoredTriple
     from relens.run_comparison import RunComparison as RunComparison
     from relens.run_comparison import compare_runs as compare_runs
     from relens.runs import Run as Run
@@ -53,6 +55,7 @@ _PUBLIC = {
     "RelensError": "relens.errors",
     "Run": "relens.runs",
     "RunComparison": "relens.run_comparison",
+    "ScoredTriple": "relens.prediction.triples",
     "Simulation": "relens.packs.simulation",
     "TrainedModel": "relens.training.trained",
     "compare": "relens.comparison",
@@ -67,6 +70,7 @@ _PUBLIC = {
     "report": "relens.api",
     "run": "relens.api",
     "save_ranks": "relens.packs.store:save_pack",
+    "score": "relens.api",
     "search": "relens.ensemble.search",
     "train": "relens.api",
     "upgrade": "relens.api",

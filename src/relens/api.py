@@ -1,8 +1,9 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``report``, ``predict`` and ``upgrade`` work on runs; each takes a ``Run`` or its path.
-``search``, ``evaluate`` and ``compare`` work on packed ranks, such as ``open_run(path).ranks("valid")``. They are
-defined in ``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``. ``relens`` exports all of them.
+``run``, ``train``, ``rank``, ``report``, ``predict``, ``score``, ``classify`` and ``upgrade`` work on runs; each takes
+a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as
+``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
+``relens.comparison``. ``relens`` exports all of them.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +16,7 @@ from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan
-from relens.prediction import Ensemble, Facts, KnownFacts, Predictions
+from relens.prediction import Ensemble, Facts, KnownFacts, Predictions, ScoredTriple
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -307,6 +308,35 @@ def predict(
     """
     ensemble = Ensemble.open(run, weights, device, facts=facts)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
+
+
+def score(
+    run: Run | Path | str,
+    triples: Facts,
+    *,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> tuple[ScoredTriple, ...]:
+    """Return the score of each triple, the ranks of its tail and its head, and its probability, in order.
+
+    The ranks are those of the evaluation, also for known triples: other known answers are removed.
+
+    Args:
+        run: a run with trained models and weights.
+        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
+        facts: more facts, also of new entities, see ``predict``.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        progress: shows how many answers are ranked.
+
+    For example::
+
+        (found,) = relens.score("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
+        print(found.score, found.tail_rank, found.head_rank)
+    """
+    return Ensemble.open(run, weights, device, facts=facts).score(triples, progress=progress)
 
 
 def upgrade(run: Run | Path | str) -> list[str]:

@@ -6,6 +6,7 @@ from relens.prediction.names import AmbiguousNameError, NameIndex, Names, NoSuch
 from relens.prediction.opening import ranked_device
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.prediction.questions import KNOWN, Asked, KnownFacts, Question
+from relens.prediction.triples import ScoredTriple
 
 __all__ = [
     "KNOWN",
@@ -21,6 +22,7 @@ __all__ = [
     "Predictions",
     "Question",
     "ScorePath",
+    "ScoredTriple",
     "Vote",
     "ranked_device",
 ]

@@ -15,6 +15,7 @@ from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
+from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
 from relens.prediction.confidence import Confidence
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
@@ -23,7 +24,9 @@ from relens.prediction.names import Names, the_direction
 from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.prediction.questions import KNOWN, Asked, KnownFacts, QueryIds, Question
+from relens.prediction.triples import ScoredTriple, score_triples, triples_in_ids
 from relens.progress import SILENT, Progress
+from relens.ranking.answer_ranks import AnswerRanks
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
@@ -165,6 +168,60 @@ class Ensemble:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
         query = self._query(head, tail, relation)
         return self._rankings([query])[0].place(self._names.entity(answer)).rank
+
+    def score(self, triples: Facts, *, progress: Progress = SILENT) -> tuple[ScoredTriple, ...]:
+        """Return the score of each triple, the ranks of its tail and its head, and its probability, in order.
+
+        Args:
+            triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names. One
+                error lists all unknown names.
+            progress: shows how many answers are ranked.
+        """
+        return score_triples(self, triples_in_ids(triples, self._names), progress)
+
+    def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
+        """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
+        if self.facts is None or not self.facts.is_new.any():
+            ranker = AnswerRanker(self.models, self.weights, self._groups, self.dataset.known_answers)
+            return ranker.rank(queries, progress=progress)
+        places, scores = [], []
+        with progress.task("ranking answers", len(queries)) as advance:
+            for begin in range(0, len(queries), self.models.rows):
+                rows = queries[begin : begin + self.models.rows].columns().T.tolist()
+                rankings = self._rankings([QueryIds(*row[:3]) for row in rows])
+                places += [ranking.place(row[3]) for ranking, row in zip(rankings, rows, strict=True)]
+                scores += [ranking.score(row[3]) for ranking, row in zip(rankings, rows, strict=True)]
+                advance(len(rows))
+        return RankedAnswers(AnswerRanks(*np.array(places, dtype=np.int64).reshape(-1, 2).T), np.array(scores))
+
+    def splits_of(self, triples: npt.NDArray[np.int32]) -> list[str | None]:
+        """Return the first split that contains each triple in ids, (n, 3); ``facts`` if it was given, or None."""
+        keys = self.dataset.triple_keys(triples)
+        splits = dict(self._trained.splits)
+        if self.facts is not None:
+            splits[GIVEN] = self.facts.triples
+        found = np.full(len(keys), None, dtype=object)
+        for split, rows in reversed(splits.items()):
+            found[np.isin(keys, self.dataset.triple_keys(rows))] = split
+        return found.tolist()
+
+    def probabilities(self, queries: Queries, ranks: AnswerRanks, known: list[str | None]) -> list[float | None]:
+        """Return how likely each of n triples is true; None for known ones, and where there is no evidence.
+
+        Args:
+            queries: both directions of each triple, (2n,).
+            ranks: the ranks of the answers, (2n,).
+            known: the split of each triple that is known, n of them.
+        """
+        answered = np.diff(self.dataset.known_answers.other_answers(queries)[0]) > 0
+        groups = self._groups[queries.relation, queries.direction]
+        rows = zip(groups.tolist(), ranks.ahead.tolist(), ranks.tied.tolist(), answered.tolist(), strict=True)
+        shares = [
+            None if known[number // 2] else self._confidence_at(group, Place(ahead, tied), answered=others)
+            for number, (group, ahead, tied, others) in enumerate(rows)
+        ]
+        pairs = ([share for share in shares[at : at + 2] if share is not None] for at in range(0, len(shares), 2))
+        return [sum(stated) / len(stated) if stated else None for stated in pairs]
 
     def explain(
         self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None
