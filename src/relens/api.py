@@ -9,14 +9,22 @@ a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed r
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from relens.comparison import DEFAULT_SPECS
 from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan
-from relens.prediction import Ensemble, Facts, KnownFacts, Predictions, ScoredTriple
+from relens.prediction import (
+    ClassifiedTriple,
+    Ensemble,
+    Facts,
+    KnownFacts,
+    Predictions,
+    RelationPredictions,
+    ScoredTriple,
+)
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -269,6 +277,7 @@ def report(
         return write_report(source, folder, curves=curves, progress=progress)
 
 
+@overload
 def predict(
     run: Run | Path | str,
     *,
@@ -281,15 +290,40 @@ def predict(
     facts: Facts | None = None,
     weights: str | None = None,
     device: str = "auto",
-) -> Predictions:
-    """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is.
+) -> Predictions: ...
+@overload
+def predict(
+    run: Run | Path | str,
+    *,
+    head: str,
+    tail: str,
+    top: int = 10,
+    known: KnownFacts = "mark",
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+) -> RelationPredictions: ...
+def predict(
+    run: Run | Path | str,
+    *,
+    relation: str | None = None,
+    head: str | None = None,
+    tail: str | None = None,
+    top: int = 10,
+    known: KnownFacts = "mark",
+    explain: bool = False,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+) -> Predictions | RelationPredictions:
+    """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is, relations for both.
 
     ``Ensemble.open(run)`` keeps the models in memory, for several questions.
 
     Args:
         run: a run with trained models and weights.
-        relation: the label of the relation.
-        head, tail: the given entity, one of the two; its label or readable name.
+        relation: the label of the relation; None to ask for it.
+        head, tail: the given entity, one of the two; its label or readable name. Both, if the relation is asked for.
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         explain: add the paths that carried the score of each answer; the run needs a model that propagates.
@@ -307,6 +341,12 @@ def predict(
         print(found[0].entity, found[0].rank)
     """
     ensemble = Ensemble.open(run, weights, device, facts=facts)
+    if relation is None:
+        if head is None or tail is None:
+            raise InputError("give `relation=…` and one of `head=…` and `tail=…`, or both of these without a relation")
+        if explain:
+            raise InputError("`explain=True` shows paths to entities: it does not go with a question for relations")
+        return ensemble.predict_relations(head=head, tail=tail, top=top, known=known)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 
@@ -337,6 +377,39 @@ def score(
         print(found.score, found.tail_rank, found.head_rank)
     """
     return Ensemble.open(run, weights, device, facts=facts).score(triples, progress=progress)
+
+
+def classify(
+    run: Run | Path | str,
+    triples: Facts,
+    *,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> tuple[ClassifiedTriple, ...]:
+    """Return a verdict on each triple, in order: true or false by thresholds that are fitted on validation.
+
+    Each relation has the threshold with the best accuracy on its validation triples and on false ones: those of
+    ``valid_negatives.txt`` if the data set has that file, and sampled ones otherwise. ``Ensemble.open(run)`` keeps the
+    thresholds in memory, for several calls.
+
+    Args:
+        run: a run with trained models and weights.
+        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
+        facts: more facts, also of new entities, see ``predict``.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        seed: seed of the sampled negatives.
+        progress: shows how many answers are ranked.
+
+    For example::
+
+        (found,) = relens.classify("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
+        print(found.true, found.value, found.threshold)
+    """
+    return Ensemble.open(run, weights, device, facts=facts).classify(triples, seed=seed, progress=progress)
 
 
 def upgrade(run: Run | Path | str) -> list[str]:

@@ -17,6 +17,13 @@ from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
 from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.classification import (
+    ClassificationEvaluation,
+    ClassifiedTriple,
+    classify_triples,
+    evaluate_classification,
+    fit,
+)
 from relens.prediction.confidence import Confidence
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
@@ -24,6 +31,14 @@ from relens.prediction.names import Names, the_direction
 from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.prediction.questions import KNOWN, Asked, KnownFacts, QueryIds, Question
+from relens.prediction.relation_scale import RelationRanker, RelationScale
+from relens.prediction.relations import (
+    RelationEvaluation,
+    RelationPredictions,
+    evaluate_relations,
+    predict_relations,
+)
+from relens.prediction.thresholds import Thresholds
 from relens.prediction.triples import ScoredTriple, score_triples, triples_in_ids
 from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import AnswerRanks
@@ -78,6 +93,7 @@ class Ensemble:
         self.dataset = dataset = dataset if facts is None else facts.dataset
         self.models = LoadedModels(run, self._trained, device, facts)
         self._names = Names(dataset)
+        self._thresholds: dict[int, Thresholds] = {}
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
         place = {label: r for r, label in enumerate(weights.relations)}
@@ -178,6 +194,85 @@ class Ensemble:
             progress: shows how many answers are ranked.
         """
         return score_triples(self, triples_in_ids(triples, self._names), progress)
+
+    def predict_relations(
+        self, *, head: str, tail: str, top: int = 10, known: KnownFacts = "mark"
+    ) -> RelationPredictions:
+        """Return the best relations from ``head`` to ``tail``, on a scale that validation chose.
+
+        Args:
+            head, tail: the two entities; labels or readable names.
+            top: how many new relations.
+            known: ``mark`` adds the best known relations, at most ``top``, with their split; ``drop`` leaves them out.
+        """
+        (found,) = self.predict_relations_many([(head, tail)], top=top, known=known)
+        return found
+
+    def predict_relations_many(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        top: int = 10,
+        known: KnownFacts = "mark",
+        progress: Progress = SILENT,
+    ) -> Iterator[RelationPredictions]:
+        """Yield the best relations between each pair (head, tail), in order; see ``predict_relations``."""
+        asked = Asked(top, known)
+        self._check(asked)
+        ids = np.array([self.resolve_pair(*pair) for pair in pairs]).reshape(-1, 2)
+        return predict_relations(self, ids, asked, progress)
+
+    def evaluate_relations(
+        self, split: str = "test", *, name: str = "ensemble", seed: int = 0, progress: Progress = SILENT
+    ) -> RelationEvaluation:
+        """Return how well the ensemble finds the relation of the triples of a split."""
+        return evaluate_relations(self, name, split, seed=seed, progress=progress)
+
+    def classify(self, triples: Facts, *, seed: int = 0, progress: Progress = SILENT) -> tuple[ClassifiedTriple, ...]:
+        """Return a verdict on each triple, in order: true or false by thresholds that are fitted on validation.
+
+        Args:
+            triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names. One
+                error lists all unknown names.
+            seed: seed of the sampled negatives, for a data set without given ones.
+            progress: shows how many answers are ranked.
+        """
+        ids = triples_in_ids(triples, self._names)
+        return classify_triples(self, ids, self._thresholds_of(seed, progress), progress)
+
+    def evaluate_classification(
+        self, split: str = "test", *, name: str = "ensemble", seed: int = 0, progress: Progress = SILENT
+    ) -> ClassificationEvaluation:
+        """Return how well the ensemble tells the true triples of a split from false ones."""
+        thresholds = self._thresholds_of(seed, progress)
+        return evaluate_classification(self, name, split, thresholds, seed=seed, progress=progress)
+
+    def _thresholds_of(self, seed: int, progress: Progress) -> Thresholds:
+        """Return the thresholds for a seed, fitted when they are first needed."""
+        if seed not in self._thresholds:
+            self._thresholds[seed] = fit(self, seed, progress)
+        return self._thresholds[seed]
+
+    @cached_property
+    def relation_ranker(self) -> RelationRanker:
+        """The models, ready to rank relations."""
+        return RelationRanker(self.models, self.weights, self._groups, self._trained)
+
+    @cached_property
+    def relation_scale(self) -> RelationScale:
+        """The scale on which relations are compared, chosen on validation when it is first needed."""
+        return self.relation_ranker.choose_scale(SILENT)
+
+    def resolve_pair(self, head: str, tail: str) -> tuple[int, int]:
+        """Return the ids of two entities that all models were trained on; any other name raises an error."""
+        pair = self._names.entity(head), self._names.entity(tail)
+        for entity in pair:
+            if self.facts is not None and self.facts.is_new[entity]:
+                raise InputError(
+                    f"{self.dataset.entities.labels[entity]!r} is not in the graph of training: relations are ranked "
+                    f"between entities that all models know"
+                )
+        return pair
 
     def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
         """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
