@@ -11,10 +11,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from relens.api import add_members as add_members
+    from relens.api import classify as classify
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
     from relens.api import run as run
+    from relens.api import score as score
     from relens.api import train as train
     from relens.api import upgrade as upgrade
     from relens.comparison import Comparison as Comparison
@@ -32,9 +34,13 @@ if TYPE_CHECKING:
     from relens.packs.simulation import Simulation as Simulation
     from relens.packs.store import load_pack as load_ranks  # noqa: F401
     from relens.packs.store import save_pack as save_ranks  # noqa: F401
+    from relens.prediction.classification import ClassifiedTriple as ClassifiedTriple
     from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.prediction.predictions import Prediction as Prediction
     from relens.prediction.predictions import Predictions as Predictions
+    from relens.prediction.relations import RelationPrediction as RelationPrediction
+    from relens.prediction.relations import RelationPredictions as RelationPredictions
+    from relens.prediction.triples import ScoredTriple as ScoredTriple
     from relens.run_comparison import RunComparison as RunComparison
     from relens.run_comparison import compare_runs as compare_runs
     from relens.runs import Run as Run
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from relens.training.trained import TrainedModel as TrainedModel
 
 _PUBLIC = {
+    "ClassifiedTriple": "relens.prediction.classification",
     "Comparison": "relens.comparison",
     "Dataset": "relens.data.dataset",
     "Ensemble": "relens.prediction.ensemble",
@@ -51,12 +58,16 @@ _PUBLIC = {
     "Prediction": "relens.prediction.predictions",
     "Predictions": "relens.prediction.predictions",
     "Queries": "relens.data.queries",
+    "RelationPrediction": "relens.prediction.relations",
+    "RelationPredictions": "relens.prediction.relations",
     "RelensError": "relens.errors",
     "Run": "relens.runs",
     "RunComparison": "relens.run_comparison",
+    "ScoredTriple": "relens.prediction.triples",
     "Simulation": "relens.packs.simulation",
     "TrainedModel": "relens.training.trained",
     "add_members": "relens.api",
+    "classify": "relens.api",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
     "evaluate": "relens.evaluation",
@@ -69,6 +80,7 @@ _PUBLIC = {
     "report": "relens.api",
     "run": "relens.api",
     "save_ranks": "relens.packs.store:save_pack",
+    "score": "relens.api",
     "search": "relens.ensemble.search",
     "train": "relens.api",
     "upgrade": "relens.api",

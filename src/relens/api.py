@@ -1,7 +1,7 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict`` and ``upgrade`` work on runs; each takes a
-``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as
+``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict``, ``score``, ``classify`` and ``upgrade`` work on
+runs; each takes a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as
 ``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
 ``relens.comparison``. ``relens`` exports all of them.
 """
@@ -9,7 +9,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from relens.comparison import DEFAULT_SPECS
 from relens.data.catalog import load_dataset
@@ -18,7 +18,16 @@ from relens.data.queries import EVALUATED
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan, load_graph
-from relens.prediction import Ensemble, Facts, KnownFacts, Predictions, ranked_device
+from relens.prediction import (
+    ClassifiedTriple,
+    Ensemble,
+    Facts,
+    KnownFacts,
+    Predictions,
+    RelationPredictions,
+    ScoredTriple,
+    ranked_device,
+)
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -349,6 +358,7 @@ def report(
         return write_report(source, folder, curves=curves, progress=progress)
 
 
+@overload
 def predict(
     run: Run | Path | str,
     *,
@@ -362,15 +372,42 @@ def predict(
     weights: str | None = None,
     device: str = "auto",
     trust: bool = False,
-) -> Predictions:
-    """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is.
+) -> Predictions: ...
+@overload
+def predict(
+    run: Run | Path | str,
+    *,
+    head: str,
+    tail: str,
+    top: int = 10,
+    known: KnownFacts = "mark",
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+) -> RelationPredictions: ...
+def predict(
+    run: Run | Path | str,
+    *,
+    relation: str | None = None,
+    head: str | None = None,
+    tail: str | None = None,
+    top: int = 10,
+    known: KnownFacts = "mark",
+    explain: bool = False,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+) -> Predictions | RelationPredictions:
+    """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is, relations for both.
 
     ``Ensemble.open(run)`` keeps the models in memory, for several questions.
 
     Args:
         run: a run with trained models and weights.
-        relation: the label of the relation.
-        head, tail: the given entity, one of the two; its label or readable name.
+        relation: the label of the relation; None to ask for it.
+        head, tail: the given entity, one of the two; its label or readable name. Both, if the relation is asked for.
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         explain: add the paths that carried the score of each answer; the run needs a model that propagates.
@@ -389,7 +426,79 @@ def predict(
         print(found[0].entity, found[0].rank)
     """
     ensemble = Ensemble.open(run, weights, device, facts=facts, trust=trust)
+    if relation is None:
+        if head is None or tail is None:
+            raise InputError("give `relation=…` and one of `head=…` and `tail=…`, or both of these without a relation")
+        if explain:
+            raise InputError("`explain=True` shows paths to entities: it does not go with a question for relations")
+        return ensemble.predict_relations(head=head, tail=tail, top=top, known=known)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
+
+
+def score(
+    run: Run | Path | str,
+    triples: Facts,
+    *,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> tuple[ScoredTriple, ...]:
+    """Return the score of each triple, the ranks of its tail and its head, and its probability, in order.
+
+    The ranks are those of the evaluation, also for known triples: other known answers are removed.
+
+    Args:
+        run: a run with trained models and weights.
+        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
+        facts: more facts, also of new entities, see ``predict``.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of other origin, whose code runs, see ``predict``.
+        progress: shows how many answers are ranked.
+
+    For example::
+
+        (found,) = relens.score("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
+        print(found.score, found.tail_rank, found.head_rank)
+    """
+    return Ensemble.open(run, weights, device, facts=facts, trust=trust).score(triples, progress=progress)
+
+
+def classify(
+    run: Run | Path | str,
+    triples: Facts,
+    *,
+    facts: Facts | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> tuple[ClassifiedTriple, ...]:
+    """Return a verdict on each triple, in order: true or false by thresholds that are fitted on validation.
+
+    Each relation has the threshold with the best accuracy on its validation triples and on false ones: those of
+    ``valid_negatives.txt`` if the data set has that file, and sampled ones otherwise. ``Ensemble.open(run)`` keeps the
+    thresholds in memory, for several calls.
+
+    Args:
+        run: a run with trained models and weights.
+        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
+        facts: more facts, also of new entities, see ``predict``.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of other origin, whose code runs, see ``predict``.
+        seed: seed of the sampled negatives.
+        progress: shows how many answers are ranked.
+
+    For example::
+
+        (found,) = relens.classify("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
+        print(found.true, found.value, found.threshold)
+    """
+    return Ensemble.open(run, weights, device, facts=facts, trust=trust).classify(triples, seed=seed, progress=progress)
 
 
 def upgrade(run: Run | Path | str, *, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:

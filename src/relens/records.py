@@ -169,6 +169,12 @@ REDUCED = RecordKind("relens reduced ranks", 1, "Reduce the ranks again with `re
 RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens rank RUN --force`.", RanksError)
 WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
 EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate RUN`.")
+RELATIONS = RecordKind(
+    "relens evaluation of relations", 1, "Evaluate again with `relens evaluate RUN --question relation`."
+)
+CLASSIFICATION = RecordKind(
+    "relens evaluation of classification", 1, "Evaluate again with `relens evaluate RUN --question classify`."
+)
 COMPARISON = RecordKind(
     "relens comparison",
     1,

@@ -8,7 +8,9 @@ import click
 import numpy as np
 
 from relens.cli.console import note
+from relens.cli.evaluate_questions import QUESTIONS, evaluate_question
 from relens.cli.options import (
+    device_option,
     format_option,
     hold,
     jobs_option,
@@ -17,8 +19,10 @@ from relens.cli.options import (
     run_argument,
     seed_option,
     show,
+    trust_option,
     weights_option,
 )
+from relens.cli.predict import open_ensemble
 from relens.data.queries import EVALUATED
 from relens.ensemble.objective import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
@@ -36,8 +40,15 @@ from relens.tables import breakdown_table, evaluation_table
 @click.option("--model", help="Evaluate this model alone instead of weights.")
 @click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Split to evaluate on.")
 @click.option("--by", type=click.Choice(PARTS), multiple=True, help="Add a table by part; may be given several times.")
+@click.option(
+    "--question", type=click.Choice(QUESTIONS), default=QUESTIONS[0], show_default=True,
+    help="What is asked: missing entities, from the ranks of the run; relations between two entities, or whether a "
+    "triple is true, from its models.",
+)  # fmt: skip
 @seed_option
 @jobs_option
+@device_option
+@trust_option
 @format_option
 @json_option
 @output_option
@@ -47,8 +58,11 @@ def evaluate(
     model: str | None,
     split: str,
     by: tuple[str, ...],
+    question: str,
     seed: int,
     jobs: int,
+    device: str,
+    trust: bool,
     form: str,
     as_json: bool,
     output: Path | None,
@@ -58,10 +72,24 @@ def evaluate(
     Ranks are realistic: tied candidates share their mean rank. The optimistic and pessimistic MRR are given as well.
     The reference of the paired test is the model with the best validation MRR among the models that are combined. The
     result is also written to RUN/evaluations.
+
+    --question relation ranks the relation of each triple, on a scale that validation chose. --question classify tells
+    the triples from false ones, by thresholds fitted on validation; the false ones are those of valid_negatives.txt and
+    test_negatives.txt if the data set has them, and sampled ones otherwise.
     """
     if model is not None and name is not None:
         raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
+    if question != QUESTIONS[0] and (model is not None or set(by) - {"relation"}):
+        raise click.UsageError(
+            f"--question {question} goes with --weights and --by relation, not with --model or others"
+        )
     run = hold(run_path)
+    if question != QUESTIONS[0]:
+        name = run.choose_weights(name)
+        ensemble = open_ensemble(run, name, device, None, trust=trust)
+        tables, record = evaluate_question(ensemble, name, question, split, seed=seed, by=by)
+        show(tables, "json" if as_json else form, output, record)
+        return
     name, weights = load_weights(run, name) if model is None else (model, None)
     packed = run.ranks(split)
     if weights is not None and set(weights.models) < set(packed.models):

@@ -22,6 +22,7 @@ from relens.presets import PRESETS
 from relens.runs import Run
 from relens.staleness import stale_results
 from relens.tables import Table
+from relens.tables.streams import FORMS, form_of
 from relens.visible import visible_json
 
 device_option = click.option(
@@ -57,6 +58,10 @@ weights_option = click.option(
 trust_option = click.option(
     "--trust", is_flag=True,
     help="Load members of others (pickles of PyKEEN, Python objects), which runs their code: you know who made them.",
+)  # fmt: skip
+stream_option = click.option(
+    "--format", "form", type=click.Choice(FORMS),
+    help="Format of a stream of records.  [default: the ending of --output, or tsv]",
 )  # fmt: skip
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
@@ -162,6 +167,13 @@ def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> N
             f"warning: {valid.n_queries} validation queries are few to fit weights on, and the best single model may "
             f"do better: hold out more triples as valid"
         )
+
+
+def stream_form(output: Path | None, form: str | None, *, as_json: bool) -> str:
+    """Return the format of a stream of records; ``--json`` is another name of ``--format jsonl``."""
+    if as_json and form not in (None, "jsonl"):
+        raise click.UsageError(f"--json and --format {form} exclude each other: choose the format of the records")
+    return form_of(output, "jsonl" if as_json else form)
 
 
 def show(tables: list[Table], form: str, output: Path | None, value: Any) -> None:

@@ -1,11 +1,10 @@
 """``relens predict`` and ``relens serve``: answers of the ensemble of a run, in the terminal or as a service."""
 
-import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -16,20 +15,27 @@ from relens.cli.options import (
     output_option,
     run_argument,
     show,
+    stream_form,
+    stream_option,
     trust_option,
     weights_option,
 )
 from relens.errors import InputError, MissingExtraError
-from relens.files import whole_file
-from relens.prediction import KNOWN, Asked, Ensemble, Predictions
+from relens.prediction import KNOWN, Asked, Ensemble, Predictions, RelationPredictions, Vote
 from relens.runs import Run
 from relens.tables import Column, Row, Table
-from relens.visible import visible, visible_json
+from relens.tables.streams import Field, named_form, write_records
+from relens.visible import visible
 
-if TYPE_CHECKING:
-    from _csv import Writer
-
-COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
+ANSWER_FIELDS = (
+    Field("anchor"), Field("relation"), Field("direction"), Field("answer"), Field("name"), Field("rank", float, "g"),
+    Field("score", float, ".6g"), Field("confidence", float, ".4f"), Field("known"), Field("votes"),
+)  # fmt: skip
+PATHS_FIELD = Field("paths")
+RELATION_FIELDS = (
+    Field("head"), Field("tail"), Field("relation"), Field("rank", float, "g"), Field("score", float, ".6g"),
+    Field("known"), Field("votes"),
+)  # fmt: skip
 
 
 facts_option = click.option(
@@ -49,11 +55,14 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @run_argument
 @click.option("--head", help="Predict tails of this entity: its label or readable name.")
 @click.option("--tail", help="Predict heads of this entity.")
-@click.option("--relation", help="The label of the relation.")
+@click.option(
+    "--relation", help="The label of the relation; leave it out to ask for the relation of --head and --tail."
+)
 @click.option(
     "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
     help="Answer all questions of a file: lines 'anchor TAB relation TAB tail|head', or JSON objects with the keys "
-    "anchor, relation, direction; .gz too.",
+    "anchor, relation, direction; .gz too. Lines 'head TAB tail TAB relation', or the keys head and tail, ask for "
+    "relations.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many new answers.")
 @click.option(
@@ -71,6 +80,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @trust_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
+@stream_option
 @json_option
 @output_option
 def predict(
@@ -80,25 +90,58 @@ def predict(
     relation: str | None,
     file: Path | None,
     output: Path | None,
+    form: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Answer questions about the graph of RUN: the best tails for --head and --relation, or heads for --tail.
+    """Answer questions about the graph of RUN: the best tails, heads or relations.
 
     Each answer has its rank under the ensemble and under every model with a weight. As in the evaluation, other known
     answers are removed. The confidence is the share of validation queries of the same group whose missing answer had
-    that rank. Models run on the device that the run was ranked on, if it is here. A file of questions is answered in
-    tab-separated lines, or in JSON lines with --json.
+    that rank. Models run on the device that the run was ranked on, if it is here.
+
+    --head and --tail without --relation ask for the relation between them. Scores of different relations are made
+    comparable on a scale that validation chose.
+
+    A file of questions is answered in a line per answer, or in JSON with an object per question; --format or the ending
+    of --output chooses among TSV, CSV, JSON lines and Parquet. They do so for one question, too.
     """
     _check_question(head, tail, relation, file)
+    streamed = None
+    if file is not None or form is not None or (named_form(output) is not None and not as_json):
+        streamed = stream_form(output, form, as_json=as_json)
     ensemble = open_ensemble(
         Run.open(run_path), options["name"], options["device"], options["facts"], trust=options["trust"]
     )
     asked = Asked(options["top"], options["known"], options["explain"])
+    fields = (*ANSWER_FIELDS, PATHS_FIELD) if asked.explain else ANSWER_FIELDS
     if file is not None:
-        _answer_file(ensemble, file, asked, as_json=as_json, output=output)
+        from relens.prediction.questions import RELATION, read_questions
+
+        questions = read_questions(file, ensemble)
+        if questions[0][2] == RELATION:
+            _check_relation_options(asked)
+            pairs = [question[:2] for question in questions]
+            found_relations = ensemble.predict_relations_many(
+                pairs, top=asked.top, known=asked.known, progress=TerminalProgress()
+            )
+            _write_answers(found_relations, output, str(streamed), RELATION_FIELDS)
+            return
+        answers = ensemble.predict_many(questions, **asked._asdict(), progress=TerminalProgress())
+        _write_answers(answers, output, str(streamed), fields)
+        return
+    if relation is None:
+        _check_relation_options(asked)
+        relations = ensemble.predict_relations(head=str(head), tail=str(tail), top=asked.top, known=asked.known)
+        if streamed is not None:
+            _write_answers([relations], output, streamed, RELATION_FIELDS)
+            return
+        show([relation_table(relations, ensemble)], "json" if as_json else "text", output, relations.to_json())
         return
     found = ensemble.predict(head=head, tail=tail, relation=str(relation), **asked._asdict())
+    if streamed is not None:
+        _write_answers([found], output, streamed, fields)
+        return
     tables = [prediction_table(found, ensemble), *([paths_table(found)] if asked.explain else [])]
     show(tables, "json" if as_json else "text", output, found.to_json())
 
@@ -119,10 +162,14 @@ def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None
 
 def _check_question(head: str | None, tail: str | None, relation: str | None, file: Path | None) -> None:
     """Raise an error unless exactly one form of question is given."""
-    if [head, tail, file].count(None) != 2:
-        raise click.UsageError("give one of --head, --tail and --queries: the known part of the fact")
-    if file is None and relation is None:
-        raise click.UsageError("give --relation: the relation of the fact")
+    if file is None and relation is None and (head is None) != (tail is None):
+        raise click.UsageError("give --relation: the relation of the fact; or both --head and --tail, to ask for it")
+    asks_relation = file is None and relation is None and None not in (head, tail)
+    if [head, tail, file].count(None) != 2 and not asks_relation:
+        raise click.UsageError(
+            "give one of --head, --tail and --queries: the known part of the fact; or --head and --tail without "
+            "--relation, to ask for the relation"
+        )
     if file is not None and relation is not None:
         raise click.UsageError("--relation goes with --head and --tail: a file of --queries names its own relations")
 
@@ -207,47 +254,72 @@ def _hidden_anchor(found: Predictions) -> str:
     )
 
 
-def _answer_file(ensemble: Ensemble, file: Path, asked: Asked, *, as_json: bool, output: Path | None) -> None:
-    """Stream the answers to all questions of a file."""
-    from relens.prediction.questions import read_questions
+def _check_relation_options(asked: Asked) -> None:
+    """Raise an error for an option that does not go with questions for relations."""
+    if asked.explain:
+        raise click.UsageError("--explain shows paths to entities: it does not go with a question for relations")
 
-    questions = read_questions(file, ensemble)
-    answers = ensemble.predict_many(questions, **asked._asdict(), progress=TerminalProgress())
-    with _opened(output) as out:
-        if as_json:
-            for found in answers:
-                out.write(visible_json(found.to_json()) + "\n")
-        else:
-            _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers, explain=asked.explain)
+
+def relation_table(found: RelationPredictions, ensemble: Ensemble) -> Table:
+    """Return a table of the relations between two entities, with each model's rank."""
+    models = dict.fromkeys(vote.model for answer in found for vote in answer.votes)
+    columns = (
+        Column("rank", "g"),
+        Column("relation", align="left"),
+        Column("known", align="left"),
+        Column("score", ".4g"),
+        *(Column(model, ",g") for model in models),
+    )
+    rows = []
+    for answer in found:
+        ranks = {vote.model: vote.rank for vote in answer.votes}
+        rows.append(Row((answer.rank, answer.relation, answer.known, answer.score, *map(ranks.get, models))))
+    facts = {
+        "data set": ensemble.dataset.name,
+        "candidates": f"{found.candidates:,} relations, known ones not counted",
+        "scale": found.scale,
+    }
+    notes = ("under a model: its own rank of the relation", "the scale makes relations comparable: validation chose it")
+    return Table(found.question, columns, tuple(rows), facts, notes)
+
+
+def _write_answers(
+    answers: Iterable[Predictions | RelationPredictions], output: Path | None, form: str, fields: Sequence[Field]
+) -> None:
+    """Stream the answers to questions: JSON lines with an object per question, otherwise a row per answer."""
+    rows = (row for found in answers for row in (_rows(found) if isinstance(found, Predictions) else _pairs(found)))
+    write_records((found.to_json() for found in answers) if form == "jsonl" else rows, fields, output, form)
     if output is not None:
         note(f"wrote {output}")
 
 
-@contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Yield stdout, or a file that appears when everything is written."""
-    if output is None:
-        yield sys.stdout
-        return
-    with whole_file(output) as aside, aside.open("w", encoding="utf-8") as out:
-        yield out
+def _pairs(found: RelationPredictions) -> Iterator[dict[str, Any]]:
+    """Yield a record per relation."""
+    for answer in found:
+        yield {"head": found.head, "tail": found.tail, **answer.to_json(), "votes": _votes(answer.votes)}
 
 
-def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bool) -> None:
-    """Write a line per answer; votes are ``model:rank:weight``, paths ``model:importance path``."""
-    writer.writerow([*COLUMNS, *(["paths"] if explain else [])])
-    for found in answers:
-        for answer in found:
-            votes = " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in answer.votes)
-            confidence = "" if answer.confidence is None else f"{answer.confidence:.4f}"
-            writer.writerow(
-                [
-                    found.anchor, found.relation, found.direction, answer.entity, answer.name or "",
-                    f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
-                    *(["; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ())]
-                      if explain else []),
-                ]
-            )  # fmt: skip
+def _votes(votes: Iterable[Vote]) -> str:
+    """Return votes as ``model:rank:weight``."""
+    return " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in votes)
+
+
+def _rows(found: Predictions) -> Iterator[dict[str, Any]]:
+    """Yield a record per answer; votes are ``model:rank:weight``, paths ``model:importance path``."""
+    for answer in found:
+        yield {
+            "anchor": found.anchor,
+            "relation": found.relation,
+            "direction": found.direction,
+            "answer": answer.entity,
+            "name": answer.name,
+            "rank": answer.rank,
+            "score": answer.score,
+            "confidence": answer.confidence,
+            "known": answer.known,
+            "votes": _votes(answer.votes),
+            "paths": "; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ()),
+        }
 
 
 @click.command()

@@ -220,6 +220,34 @@ class Dataset:
         return {} if file is None else dict(read_rows(file, ("entity", "name")))
 
     @cached_property
+    def negatives(self) -> dict[str, npt.NDArray[np.int32]]:
+        """False triples by split, (n, 3) each, from ``valid_negatives`` and ``test_negatives`` in the folder."""
+        if self.folder is None:
+            return {}
+        files = {split: _find_file(self.folder, f"{split}_negatives", ENDINGS) for split in EVALUATED}
+        return {split: self._read_negatives(file) for split, file in files.items() if file is not None}
+
+    def _read_negatives(self, file: Path) -> npt.NDArray[np.int32]:
+        """Read a file of false triples; a heading is skipped."""
+        rows = read_rows(file, FIELDS)
+        if rows and tuple(rows[0]) == FIELDS:
+            rows = rows[1:]
+        heads, relations, tails = list(zip(*rows, strict=True)) or [(), (), ()]
+        try:
+            columns = self.entities.ids_of(heads), self.relations.ids_of(relations), self.entities.ids_of(tails)
+        except DatasetError as error:
+            raise DatasetError(f"{file}: {error} False triples have entities and relations of the graph.") from None
+        triples = np.stack(columns, axis=1)
+        facts = np.concatenate(list(self.splits.values()))
+        true = np.flatnonzero(np.isin(self.triple_keys(triples), self.triple_keys(facts)))
+        if len(true):
+            raise DatasetError(
+                f"{file}: found {len(true):,} facts of the data set among {len(triples):,} triples, the first one is "
+                f"({', '.join(rows[true[0]])}): expected false triples only. Remove the facts."
+            )
+        return triples
+
+    @cached_property
     def fingerprint(self) -> str:
         """Short digest of labels and triples, independent of the file format and of the numbering of ids.
 
@@ -244,7 +272,8 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
     """Read a folder with ``train``, ``valid`` and ``test`` as ``.txt`` or ``.tsv``, plain or ``.gz``.
 
     Each file is UTF-8, one triple per line, head, relation and tail separated by tabs. Empty valid and test files
-    give empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed.
+    give empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed, and so are
+    false triples in ``valid_negatives.txt`` and ``test_negatives.txt``.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -257,11 +286,12 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
 
 
 def write_folder(dataset: Dataset, folder: Path) -> None:
-    """Write the splits and any readable names as ``.gz`` files for ``read_folder``."""
+    """Write the splits, and any readable names and false triples, as ``.gz`` files for ``read_folder``."""
     entities, relations = dataset.entities.labels, dataset.relations.labels
-    for split, triples in dataset.splits.items():
+    false = {f"{split}_negatives": triples for split, triples in dataset.negatives.items()}
+    for name, triples in (dataset.splits | false).items():
         rows = [(entities[head], relations[relation], entities[tail]) for head, relation, tail in triples.tolist()]
-        write_rows(folder / f"{split}.txt.gz", rows)
+        write_rows(folder / f"{name}.txt.gz", rows)
     if dataset.names:
         write_rows(folder / "labels.tsv.gz", dataset.names.items())
 

@@ -130,12 +130,12 @@ class CandidateRanking:
         model's mean score gap on validation.
         """
         if self.table is None:
-            return -float(self.cost[entity]) / self.input.unit / int(self.weights.sum())
+            return float(score_of(float(self.cost[entity]), self.weights, self.input))
         weights = self.weights
         if self.newcomers is not None and self.newcomers.mask[entity]:
             weights = self.newcomers.weights
         cost = int(weights @ self.table[self.doubled[:, entity]].astype(np.int64))
-        return -cost / self.input.unit / int(weights.sum())
+        return float(score_of(cost, weights, self.input))
 
     def _first(
         self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None
@@ -242,6 +242,11 @@ class CandidateRanking:
         gaps = ((self.scores - medians) / scales)[voting]
         mean = newcomers.weights[voting] @ gaps / newcomers.weights.sum()
         return np.where(self.votes, self.scores, (medians + scales * mean).astype(np.float32))
+
+
+def score_of(cost: Any, weights: npt.NDArray[np.int64], input: Input) -> Any:
+    """Return the score that people see of a cost, or of several: the weighted mean of the input, higher is better."""
+    return -cost / input.unit / weights.sum(axis=0)
 
 
 def _smallest(cost: npt.NDArray[Any], among: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int64]:

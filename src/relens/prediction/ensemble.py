@@ -15,7 +15,15 @@ from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
+from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.classification import (
+    ClassificationEvaluation,
+    ClassifiedTriple,
+    classify_triples,
+    evaluate_classification,
+    fit,
+)
 from relens.prediction.confidence import Confidence
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
@@ -30,7 +38,17 @@ from relens.prediction.opening import (
 )
 from relens.prediction.predictions import Prediction, Predictions, ScorePath, Vote
 from relens.prediction.questions import KNOWN, Asked, KnownFacts, QueryIds, Question
+from relens.prediction.relation_scale import RelationRanker, RelationScale
+from relens.prediction.relations import (
+    RelationEvaluation,
+    RelationPredictions,
+    evaluate_relations,
+    predict_relations,
+)
+from relens.prediction.thresholds import Thresholds
+from relens.prediction.triples import ScoredTriple, score_triples, triples_in_ids
 from relens.progress import SILENT, Progress
+from relens.ranking.answer_ranks import AnswerRanks
 from relens.runs import Run, open_run
 
 if TYPE_CHECKING:
@@ -84,6 +102,7 @@ class Ensemble:
         self.dataset = dataset = dataset if facts is None else facts.dataset
         self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
         self._names = Names(dataset)
+        self._thresholds: dict[int, Thresholds] = {}
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
         place = {label: r for r, label in enumerate(weights.relations)}
@@ -177,6 +196,139 @@ class Ensemble:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
         query = self._query(head, tail, relation)
         return self._rankings([query])[0].place(self._names.entity(answer)).rank
+
+    def score(self, triples: Facts, *, progress: Progress = SILENT) -> tuple[ScoredTriple, ...]:
+        """Return the score of each triple, the ranks of its tail and its head, and its probability, in order.
+
+        Args:
+            triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names. One
+                error lists all unknown names.
+            progress: shows how many answers are ranked.
+        """
+        return score_triples(self, triples_in_ids(triples, self._names), progress)
+
+    def predict_relations(
+        self, *, head: str, tail: str, top: int = 10, known: KnownFacts = "mark"
+    ) -> RelationPredictions:
+        """Return the best relations from ``head`` to ``tail``, on a scale that validation chose.
+
+        Args:
+            head, tail: the two entities; labels or readable names.
+            top: how many new relations.
+            known: ``mark`` adds the best known relations, at most ``top``, with their split; ``drop`` leaves them out.
+        """
+        (found,) = self.predict_relations_many([(head, tail)], top=top, known=known)
+        return found
+
+    def predict_relations_many(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        top: int = 10,
+        known: KnownFacts = "mark",
+        progress: Progress = SILENT,
+    ) -> Iterator[RelationPredictions]:
+        """Yield the best relations between each pair (head, tail), in order; see ``predict_relations``."""
+        asked = Asked(top, known)
+        self._check(asked)
+        ids = np.array([self.resolve_pair(*pair) for pair in pairs]).reshape(-1, 2)
+        return predict_relations(self, ids, asked, progress)
+
+    def evaluate_relations(
+        self, split: str = "test", *, name: str = "ensemble", seed: int = 0, progress: Progress = SILENT
+    ) -> RelationEvaluation:
+        """Return how well the ensemble finds the relation of the triples of a split."""
+        return evaluate_relations(self, name, split, seed=seed, progress=progress)
+
+    def classify(self, triples: Facts, *, seed: int = 0, progress: Progress = SILENT) -> tuple[ClassifiedTriple, ...]:
+        """Return a verdict on each triple, in order: true or false by thresholds that are fitted on validation.
+
+        Args:
+            triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names. One
+                error lists all unknown names.
+            seed: seed of the sampled negatives, for a data set without given ones.
+            progress: shows how many answers are ranked.
+        """
+        ids = triples_in_ids(triples, self._names)
+        return classify_triples(self, ids, self._thresholds_of(seed, progress), progress)
+
+    def evaluate_classification(
+        self, split: str = "test", *, name: str = "ensemble", seed: int = 0, progress: Progress = SILENT
+    ) -> ClassificationEvaluation:
+        """Return how well the ensemble tells the true triples of a split from false ones."""
+        thresholds = self._thresholds_of(seed, progress)
+        return evaluate_classification(self, name, split, thresholds, seed=seed, progress=progress)
+
+    def _thresholds_of(self, seed: int, progress: Progress) -> Thresholds:
+        """Return the thresholds for a seed, fitted when they are first needed."""
+        if seed not in self._thresholds:
+            self._thresholds[seed] = fit(self, seed, progress)
+        return self._thresholds[seed]
+
+    @cached_property
+    def relation_ranker(self) -> RelationRanker:
+        """The models, ready to rank relations."""
+        return RelationRanker(self.models, self.weights, self._groups, self._trained)
+
+    @cached_property
+    def relation_scale(self) -> RelationScale:
+        """The scale on which relations are compared, chosen on validation when it is first needed."""
+        return self.relation_ranker.choose_scale(SILENT)
+
+    def resolve_pair(self, head: str, tail: str) -> tuple[int, int]:
+        """Return the ids of two entities that all models were trained on; any other name raises an error."""
+        pair = self._names.entity(head), self._names.entity(tail)
+        for entity in pair:
+            if self.facts is not None and self.facts.is_new[entity]:
+                raise InputError(
+                    f"{self.dataset.entities.labels[entity]!r} is not in the graph of training: relations are ranked "
+                    f"between entities that all models know"
+                )
+        return pair
+
+    def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
+        """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
+        if self.facts is None or not self.facts.is_new.any():
+            ranker = AnswerRanker(self.models, self.weights, self._groups, self.dataset.known_answers)
+            return ranker.rank(queries, progress=progress)
+        places, scores = [], []
+        with progress.task("ranking answers", len(queries)) as advance:
+            for begin in range(0, len(queries), self.models.rows):
+                rows = queries[begin : begin + self.models.rows].columns().T.tolist()
+                rankings = self._rankings([QueryIds(*row[:3]) for row in rows])
+                places += [ranking.place(row[3]) for ranking, row in zip(rankings, rows, strict=True)]
+                scores += [ranking.score(row[3]) for ranking, row in zip(rankings, rows, strict=True)]
+                advance(len(rows))
+        return RankedAnswers(AnswerRanks(*np.array(places, dtype=np.int64).reshape(-1, 2).T), np.array(scores))
+
+    def splits_of(self, triples: npt.NDArray[np.int32]) -> list[str | None]:
+        """Return the first split that contains each triple in ids, (n, 3); ``facts`` if it was given, or None."""
+        keys = self.dataset.triple_keys(triples)
+        splits = dict(self._trained.splits)
+        if self.facts is not None:
+            splits[GIVEN] = self.facts.triples
+        found = np.full(len(keys), None, dtype=object)
+        for split, rows in reversed(splits.items()):
+            found[np.isin(keys, self.dataset.triple_keys(rows))] = split
+        return found.tolist()
+
+    def probabilities(self, queries: Queries, ranks: AnswerRanks, known: list[str | None]) -> list[float | None]:
+        """Return how likely each of n triples is true; None for known ones, and where there is no evidence.
+
+        Args:
+            queries: both directions of each triple, (2n,).
+            ranks: the ranks of the answers, (2n,).
+            known: the split of each triple that is known, n of them.
+        """
+        answered = np.diff(self.dataset.known_answers.other_answers(queries)[0]) > 0
+        groups = self._groups[queries.relation, queries.direction]
+        rows = zip(groups.tolist(), ranks.ahead.tolist(), ranks.tied.tolist(), answered.tolist(), strict=True)
+        shares = [
+            None if known[number // 2] else self._confidence_at(group, Place(ahead, tied), answered=others)
+            for number, (group, ahead, tied, others) in enumerate(rows)
+        ]
+        pairs = ([share for share in shares[at : at + 2] if share is not None] for at in range(0, len(shares), 2))
+        return [sum(stated) / len(stated) if stated else None for stated in pairs]
 
     def explain(
         self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None

@@ -50,7 +50,7 @@ class GivenFacts:
     @classmethod
     def read(cls, facts: Facts, trained: Dataset) -> "GivenFacts":
         """Read and check facts. Relations must be known; an entity with an unknown name is a new one."""
-        source, rows, places = _rows(facts)
+        source, rows, places = read_triples(facts, "fact")
         _check_relations(rows, places, trained.relations, source)
         entities, ids = _entity_ids(rows, places, trained)
         relation = trained.relations.ids_of([row[1] for row in rows])
@@ -95,10 +95,15 @@ class GivenFacts:
         return text
 
 
-def _rows(facts: Facts) -> tuple[str, list[list[str]], list[str]]:
-    """Return the name of the source, its rows of three labels, and how to call each row."""
-    if isinstance(facts, Path | str):
-        path = Path(facts)
+def read_triples(triples: Facts, noun: str) -> tuple[str, list[list[str]], list[str]]:
+    """Return the name of the source, its rows of three labels, and how to call each row.
+
+    Args:
+        triples: a file, in which a heading is skipped, or rows.
+        noun: what errors call a triple; with an s, it is also the name of the argument.
+    """
+    if isinstance(triples, Path | str):
+        path = Path(triples)
         try:
             rows = read_rows(path, FIELDS)
         except OSError as error:
@@ -108,13 +113,15 @@ def _rows(facts: Facts) -> tuple[str, list[list[str]], list[str]]:
             rows, places = rows[1:], places[1:]
         source = str(path)
     else:
-        rows, source = [list(row) if not isinstance(row, str) else [row] for row in facts], "`facts=…`"
+        rows, source = [list(row) if not isinstance(row, str) else [row] for row in triples], f"`{noun}s=…`"
         places = [f"{source}, number {number}" for number in range(1, len(rows) + 1)]
         for row, place in zip(rows, places, strict=True):
             if len(row) != len(FIELDS) or not all(isinstance(label, str) and label.strip() for label in row):
                 raise InputError(f"{place}: found {row!r}, expected three texts: {', '.join(FIELDS)}")
     if not rows:
-        raise InputError(f"{source} has no facts: expected one line per fact, {', '.join(FIELDS)} separated by tabs")
+        raise InputError(
+            f"{source} has no {noun}s: expected one line per {noun}, {', '.join(FIELDS)} separated by tabs"
+        )
     return source, rows, places
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from relens.models.base import KGEModel
     from relens.models.paths import Path as IdPath
 
+PAIRS = 1024
+"""Queries whose answers alone are scored together."""
 PATHS = 3
 """Paths that explain an answer, by each model."""
 
@@ -67,6 +69,27 @@ class LoadedModels:
             return scores
         missing = len(self.facts.dataset.entities) - scores.shape[1]
         return np.pad(scores, ((0, 0), (0, missing)), constant_values=np.nan)
+
+    def answer_scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
+        """Return one model's scores of the answers of b queries, (b,), which need not share an anchor or a relation."""
+        from relens.ranking.scoring import evaluating, score_batch
+
+        model, scores = self._model(name), np.empty(len(queries), dtype=np.float32)
+        if model.propagates:  # the work is the same for one entity as for all
+            order = np.lexsort(queries.columns()[:3])
+            for part in np.split(order, range(self.rows, len(order), self.rows)):
+                asked, row = np.unique(queries[part].columns()[:3], axis=1, return_inverse=True)
+                of_all = self.scores(name, Queries.from_columns(np.pad(asked, ((0, 2), (0, 0)))))
+                scores[part] = of_all[row.reshape(-1), queries.answer[part]]
+            return scores
+        with evaluating(model):
+            for begin in range(0, len(queries), PAIRS):
+                # Batches of one shape: a score does not depend on the other queries.
+                at = np.minimum(np.arange(begin, begin + PAIRS), len(queries) - 1)
+                part = queries[at]
+                found = score_batch(model, part, part.answer[:, None])[:, 0].cpu().numpy()
+                scores[begin : begin + PAIRS] = found[: len(queries) - begin]
+        return scores
 
     def paths(self, name: str, query: QueryIds, answer: int) -> "list[IdPath]":
         """Return the paths that carried one model's score of an answer; none if the model does not propagate."""

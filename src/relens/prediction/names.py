@@ -185,6 +185,14 @@ class Names:
             return self.dataset.relations.id_of(text)
         return _only("relation", "relations", text, self.relations, self.dataset.relations.labels)
 
+    def find(self, kind: str, text: str) -> int | None:
+        """Return the id of an ``entity`` or a ``relation``; None for a name that is unknown or ambiguous."""
+        vocabulary = self.dataset.entities if kind == "entity" else self.dataset.relations
+        if text in vocabulary:
+            return vocabulary.id_of(text)
+        ids = (self.entities if kind == "entity" else self.relations).exactly(text)
+        return ids[0] if len(ids) == 1 else None
+
     @cached_property
     def entities(self) -> NameIndex:
         """Labels and readable names of all entities."""

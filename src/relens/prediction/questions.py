@@ -1,6 +1,7 @@
 """What is asked: queries by name and by id, options of a prediction, and files of questions.
 
-A line of a file has the tab-separated fields ``anchor relation direction``, or a JSON object with those keys.
+A line of a file has the tab-separated fields ``anchor relation direction``, or a JSON object with those keys. If the
+missing side is the relation, the fields are ``head tail relation``, or the keys ``head`` and ``tail``.
 """
 
 import json
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 KnownFacts = Literal["drop", "mark"]
 KNOWN: tuple[KnownFacts, KnownFacts] = ("drop", "mark")
 Question = tuple[str, str, str]
-"""Labels of the anchor and the relation, and the direction."""
+"""Labels of the anchor and the relation, and the direction; or of head and tail, and ``relation``."""
+RELATION = "relation"
+"""The missing side of questions for relations."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Asked(NamedTuple):
 
 FIELDS = ("anchor", "relation", "direction")
 EXPECTED = f"{', '.join(FIELDS)} (the missing side: {' or '.join(DIRECTIONS)})"
+HEADINGS = (FIELDS, ("head", "tail", RELATION))
 
 
 def read_questions(path: Path, ensemble: "Ensemble") -> list[Question]:
@@ -49,10 +53,18 @@ def read_questions(path: Path, ensemble: "Ensemble") -> list[Question]:
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         question = _from_json(line, where) if line.startswith("{") else _from_tabs(line, where)
-        if question == FIELDS and not questions:
-            continue  # a heading
+        if question in HEADINGS and not questions:
+            continue
+        if questions and (question[2] == RELATION) != (questions[0][2] == RELATION):
+            raise InputError(
+                f"{where}: found questions for entities and for relations, whose answers have other columns: put them "
+                f"into two files"
+            )
         try:
-            ensemble.resolve(*question)
+            if question[2] == RELATION:
+                ensemble.resolve_pair(*question[:2])
+            else:
+                ensemble.resolve(*question)
         except InputError as error:
             raise type(error)(f"{where}: {error}") from None
         questions.append(question)
@@ -84,6 +96,8 @@ def _from_json(line: str, where: str) -> Question:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not readable JSON ({error}); expected an object with {EXPECTED}") from error
+    if isinstance(value.get("head"), str) and isinstance(value.get("tail"), str):
+        return value["head"], value["tail"], RELATION
     missing = [field for field in FIELDS if not isinstance(value.get(field), str)]
     if missing:
         raise InputError(f"{where}: no text under {missing[0]!r} in {line}; expected an object with {EXPECTED}")
