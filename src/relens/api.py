@@ -261,7 +261,9 @@ def rank(
         with nullcontext() if into is None else target.held():
             if into is not None:
                 target.copy_graph(source)
-            rank_models(target, dataset, members, device=chosen, gaps=gaps, force=force, trust=trust, progress=progress)
+            rank_models(
+                target, dataset, models=members, device=chosen, gaps=gaps, force=force, trust=trust, progress=progress
+            )
     return Run.open(target.path)
 
 

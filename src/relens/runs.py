@@ -421,7 +421,7 @@ def _check_name(name: str) -> str:
     """Return the name, or raise an error if it cannot be the name of a file."""
     if not is_name(name):
         raise WeightsError(
-            f"{name!r} cannot name weights, an evaluation or a member: expected 1 to 100 letters, digits and . _ + -, "
+            f"{name!r} cannot name weights or an evaluation: expected 1 to 100 letters, digits and . _ + -, "
             f"beginning with a letter or digit. Choose another name."
         )
     return name

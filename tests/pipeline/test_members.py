@@ -47,9 +47,7 @@ def module(tmp_path_factory):
 def own(tmp_path_factory) -> Run:
     """A run of two models of relens; tests only read it."""
     folder = tmp_path_factory.mktemp("own")
-    run = foreign_members.make_own(folder, folder / "run")
-
-    return run
+    return foreign_members.make_own(folder, folder / "run")
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +300,7 @@ def test_names_are_checked(copied_own, models, module):
     fail(2, "two models are called 'transe' and 'transe'", "ranks", "add", path, "--scorer", f"transe={scorer}")
     fail(2, "two models are called 'transe' and 'TransE'", "ranks", "add", path, "--scorer", f"TransE={scorer}")
     fail(2, "has no member 'rotate'; ", "ranks", "add", path, "--model", "rotate")
-    fail(2, "'a/b' cannot name weights, an evaluation or a member", "ranks", "add", path, "--scorer", f"a/b={scorer}")
+    fail(2, "'a/b' cannot name a member: expected 1 to 100", "ranks", "add", path, "--scorer", f"a/b={scorer}")
     relens.rank(copied_own, models=["complex"], device="cpu", force=True)
     with pytest.raises(InputError, match=r"has a member 'transe' already: .* or rank it as it is with `models=transe`"):
         relens.add_members(copied_own, scorers={"transe": scorer}, trust=True)

@@ -181,7 +181,7 @@ def pack(
     dense = read_arrays(
         kind, _named(arrays), query_file, split, other=_packed_or_none(run_path, other), options=options
     )
-    fill_run(run_path, {split: dense}, dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
+    fill_run(run_path, {split: dense}, dataset=dataset, memory_budget=memory, jobs=jobs, force=force, progress=progress)
     report(run_path, jobs, as_json=as_json)
 
 
@@ -225,8 +225,8 @@ def from_pykeen(
     check_free(run_path, models)
     splits = read_pykeen(models, dataset, trust=trust, gaps=gaps, device=chosen, memory_budget=memory)
     fill_run(
-        run_path, splits, dataset, members=models, device=str(chosen), memory_budget=memory, jobs=jobs, force=force,
-        progress=progress,
+        run_path, splits, dataset=dataset, members=models, device=str(chosen), memory_budget=memory, jobs=jobs,
+        force=force, progress=progress,
     )  # fmt: skip
     report(run_path, jobs, as_json=as_json)
 

@@ -14,7 +14,7 @@ from relens.errors import InputError, RanksError, counted
 from relens.importers.arrays import check_models
 from relens.importers.members import NewMember, keep_member
 from relens.packs.pack import PackHeader
-from relens.pipeline.ranking import rank_models
+from relens.pipeline.ranking import check_member_names, rank_models
 from relens.progress import Progress
 from relens.runs import Run
 
@@ -60,7 +60,7 @@ def add_to_run(
         for name, made_from in new.items():
             kept.append(keep_member(run.model_path(name), made_from, dataset).folder)
         members = {name: run.member(name) for name in (*ranked, *new, *models)}
-        rank_models(run, dataset, members, device=device, gaps=gaps, force=True, trust=trust, progress=progress)
+        rank_models(run, dataset, models=members, device=device, gaps=gaps, force=True, trust=trust, progress=progress)
     except BaseException:
         for folder in kept:
             shutil.rmtree(folder, ignore_errors=True)
@@ -73,6 +73,7 @@ def _check_names(run: Run, ranked: Sequence[str], new: Mapping[str, NewMember], 
     if not new and not models:
         raise InputError("there is nothing to add: name a folder of PyKEEN, a scorer, or a model of the run")
     check_models([*ranked, *new, *models])
+    check_member_names(new)
     for name in new:
         if run.model_path(name).exists():
             raise InputError(

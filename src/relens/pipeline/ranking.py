@@ -1,19 +1,19 @@
 """The ranks of a run: made by its members, or imported from the files of other tools."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
-from relens.errors import InputError
+from relens.errors import InputError, RanksError
 from relens.importers.dense import Dense, check_shapes, pack_dense
 from relens.importers.importer import IMPORTERS, read_ranks
 from relens.importers.members import MEMBER_FILE, Member, NewMember, check_trust, keep_member
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import MEMORY_BUDGET
 from relens.records import RANKED_BY
-from relens.runs import MADE_BY, RECORD, Run
+from relens.runs import MADE_BY, RECORD, Run, is_name
 
 if TYPE_CHECKING:
     from relens.training.trained import TrainedModel
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def rank_models(
     run: Run,
     dataset: Dataset,
-    models: "Mapping[str, TrainedModel | Member]",
     *,
+    models: "Mapping[str, TrainedModel | Member]",
     device: Any,
     gaps: bool = True,
     force: bool = False,
@@ -85,7 +85,7 @@ def import_ranks(
     dataset = next((value for value in values.values() if isinstance(value, Dataset)), None)
     members = importer.members(Path(folder), **values)
     return fill_run(
-        run, splits, dataset, members=members, device=str(values.get("device", "")), layout=layout,
+        run, splits, dataset=dataset, members=members, device=str(values.get("device", "")), layout=layout,
         memory_budget=memory_budget, jobs=jobs, force=force, progress=progress,
     )  # fmt: skip
 
@@ -93,8 +93,8 @@ def import_ranks(
 def fill_run(
     path: Path | str,
     splits: Mapping[str, Dense],
-    dataset: Dataset | None = None,
     *,
+    dataset: Dataset | None = None,
     members: Mapping[str, NewMember] | None = None,
     device: str = "",
     layout: str = "arrays",
@@ -139,8 +139,10 @@ def fill_run(
     return Run.open(path)
 
 
-def check_free(path: Path, names: Mapping[str, NewMember]) -> None:
+def check_free(path: Path, names: Iterable[str]) -> None:
     """Raise an error if new members cannot have these names in the run at ``path``, which may be missing."""
+    names = list(names)
+    check_member_names(names)
     run = Run(path, "", "")
     for name in names:
         folder = run.model_path(name)
@@ -148,4 +150,14 @@ def check_free(path: Path, names: Mapping[str, NewMember]) -> None:
             raise InputError(
                 f"{run.path} has a model {name!r}, trained or in training: choose other names with `names=…`, or "
                 f"another run"
+            )
+
+
+def check_member_names(names: Iterable[str]) -> None:
+    """Raise an error for names that cannot be those of folders."""
+    for name in names:
+        if not is_name(name):
+            raise RanksError(
+                f"{name!r} cannot name a member: expected 1 to 100 letters, digits and . _ + -, beginning with a "
+                f"letter or digit. Choose other names with `names=…`."
             )

@@ -247,7 +247,7 @@ def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], executio
     def work() -> list[Path]:
         execution.progress.note("ranking the validation and test queries")
         rank_models(
-            run, dataset, members, device=device, force=True, trust=execution.trust, progress=execution.progress
+            run, dataset, models=members, device=device, force=True, trust=execution.trust, progress=execution.progress
         )
         return _files(run.path / "ranks")
 
