@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from relens.cli.console import TerminalProgress
-from relens.cli.options import show
 from relens.files import write_json
 from relens.metrics import METRICS
 from relens.prediction import ClassificationEvaluation, Ensemble, RelationEvaluation
