@@ -1,5 +1,6 @@
 """Prediction: answers of a run's ensemble to questions about its graph."""
 
+from relens.prediction.discovery import NewFact
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.facts import Facts
 from relens.prediction.names import AmbiguousNameError, NameIndex, Names, NoSuchNameError
@@ -16,6 +17,7 @@ __all__ = [
     "KnownFacts",
     "NameIndex",
     "Names",
+    "NewFact",
     "NoSuchNameError",
     "Prediction",
     "Predictions",

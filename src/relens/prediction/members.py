@@ -45,13 +45,17 @@ class LoadedModels:
 
         NaN stands for entities that the model was not trained on, and cannot score.
         """
-        from relens.ranking.scoring import score_queries
-
-        scores: npt.NDArray[np.float32] = score_queries(self._model(name), queries).cpu().numpy()
+        scores: npt.NDArray[np.float32] = self.scores_on_device(name, queries).cpu().numpy()
         if self.facts is None:
             return scores
         missing = len(self.facts.dataset.entities) - scores.shape[1]
         return np.pad(scores, ((0, 0), (0, missing)), constant_values=np.nan)
+
+    def scores_on_device(self, name: str, queries: Queries) -> "torch.Tensor":
+        """Return the scores of the entities that one model was trained on, (b, E) float32, where the model is."""
+        from relens.ranking.scoring import score_queries
+
+        return score_queries(self._model(name), queries)
 
     def paths(self, name: str, query: QueryIds, answer: int) -> "list[IdPath]":
         """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
