@@ -1,6 +1,7 @@
 """``relens predict`` on a tiny graph: questions by name, answers with their reasons."""
 
 import csv
+import gzip
 import json
 import shutil
 
@@ -151,3 +152,30 @@ def test_it_works_in_a_process_of_its_own(ring):
     outcome = relens_process(*command, OMP_NUM_THREADS="1")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.json == succeed(*command).json
+
+
+def test_every_format_holds_the_same_answers(ring, asked, tmp_path):
+    command = ("predict", ring, "--queries", asked, "--top", 2, "--device", "cpu")
+    tsv = list(csv.reader(succeed(*command).out.splitlines(), dialect="excel-tab"))
+    for arguments in (("--format", "csv"), ("-o", tmp_path / "found.csv"), ("-o", tmp_path / "found.csv.gz")):
+        shown = succeed(*command, *arguments).out
+        if arguments[0] == "-o":
+            content = arguments[1].read_bytes()
+            shown = (gzip.decompress(content) if arguments[1].suffix == ".gz" else content).decode()
+        assert list(csv.reader(shown.splitlines())) == tsv
+    succeed(*command, "-o", tmp_path / "found.jsonl")
+    assert (tmp_path / "found.jsonl").read_text() == succeed(*command, "--json").out
+    assert succeed(*command, "--format", "jsonl").out == succeed(*command, "--json").out
+    fail(2, "--json and --format csv exclude each other", *command, "--json", "--format", "csv")
+    fail(2, "Parquet is binary and is not written to stdout: give --output FILE.parquet", *command,
+         "--format", "parquet")  # fmt: skip
+
+
+def test_one_question_can_be_a_stream_too(ring, asked, tmp_path):
+    command = ("predict", ring, "--head", "s0", "--relation", "next", "--device", "cpu")
+    asked.write_text("s0\tnext\ttail\n")
+    expected = succeed("predict", ring, "--queries", asked, "--device", "cpu").out
+    assert succeed(*command, "--format", "tsv").out == expected
+    succeed(*command, "-o", tmp_path / "found.tsv")
+    assert (tmp_path / "found.tsv").read_text() == expected
+    assert succeed(*command).out.startswith("(s0, next, ?)\n")

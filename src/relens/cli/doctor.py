@@ -25,6 +25,7 @@ EXTRAS = {
     "report": ("matplotlib", "jinja2"),
     "serve": ("fastapi", "uvicorn"),
     "pykeen": ("pykeen",),
+    "parquet": ("pyarrow",),
 }
 """The packages of each extra."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -21,6 +21,7 @@ from relens.packs.pack import PackedRanks
 from relens.presets import PRESETS
 from relens.runs import Run
 from relens.tables import Table
+from relens.tables.streams import FORMS, form_of
 from relens.visible import visible_json
 
 device_option = click.option(
@@ -52,6 +53,10 @@ format_option = click.option(
 weights_option = click.option(
     "--weights", "name",
     help=f"Weights of the run.  [default: {SearchSettings().default_name()}, or the only ones there are]",
+)  # fmt: skip
+stream_option = click.option(
+    "--format", "form", type=click.Choice(FORMS),
+    help="Format of a stream of records.  [default: the ending of --output, or tsv]",
 )  # fmt: skip
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
@@ -151,6 +156,13 @@ def warn_of_few(valid: PackedRanks, all_weights: Iterable[EnsembleWeights]) -> N
             f"warning: {valid.n_queries} validation queries are few to fit weights on, and the best single model may "
             f"do better: hold out more triples as valid"
         )
+
+
+def stream_form(output: Path | None, form: str | None, *, as_json: bool) -> str:
+    """Return the format of a stream of records; ``--json`` is another name of ``--format jsonl``."""
+    if as_json and form not in (None, "jsonl"):
+        raise click.UsageError(f"--json and --format {form} exclude each other: choose the format of the records")
+    return form_of(output, "jsonl" if as_json else form)
 
 
 def show(tables: list[Table], form: str, output: Path | None, value: Any) -> None:

@@ -1,27 +1,36 @@
 """``relens predict`` and ``relens serve``: answers of the ensemble of a run, in the terminal or as a service."""
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
+from relens.cli.options import (
+    device_option,
+    json_option,
+    output_option,
+    run_argument,
+    show,
+    stream_form,
+    stream_option,
+    weights_option,
+)
 from relens.errors import InputError, MissingExtraError
-from relens.files import whole_file
 from relens.prediction import KNOWN, Asked, Ensemble, Predictions
 from relens.runs import Run
 from relens.tables import Column, Row, Table
-from relens.visible import visible, visible_json
+from relens.tables.streams import Field, named_form, write_records
+from relens.visible import visible
 
-if TYPE_CHECKING:
-    from _csv import Writer
-
-COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
+ANSWER_FIELDS = (
+    Field("anchor"), Field("relation"), Field("direction"), Field("answer"), Field("name"), Field("rank", float, "g"),
+    Field("score", float, ".6g"), Field("confidence", float, ".4f"), Field("known"), Field("votes"),
+)  # fmt: skip
+PATHS_FIELD = Field("paths")
 
 
 facts_option = click.option(
@@ -62,6 +71,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
+@stream_option
 @json_option
 @output_option
 def predict(
@@ -71,6 +81,7 @@ def predict(
     relation: str | None,
     file: Path | None,
     output: Path | None,
+    form: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -78,16 +89,28 @@ def predict(
 
     Each answer has its rank under the ensemble and under every model with a weight. As in the evaluation, other known
     answers are removed. The confidence is the share of validation queries of the same group whose missing answer had
-    that rank. Models run on the device that the run was ranked on, if it is here. A file of questions is answered in
-    tab-separated lines, or in JSON lines with --json.
+    that rank. Models run on the device that the run was ranked on, if it is here.
+
+    A file of questions is answered in a line per answer, or in JSON with an object per question; --format or the ending
+    of --output chooses among TSV, CSV, JSON lines and Parquet. They do so for one question, too.
     """
     _check_question(head, tail, relation, file)
+    streamed = None
+    if file is not None or form is not None or (named_form(output) is not None and not as_json):
+        streamed = stream_form(output, form, as_json=as_json)
     ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"], options["facts"])
     asked = Asked(options["top"], options["known"], options["explain"])
     if file is not None:
-        _answer_file(ensemble, file, asked, as_json=as_json, output=output)
+        from relens.prediction.questions import read_questions
+
+        questions = read_questions(file, ensemble)
+        answers = ensemble.predict_many(questions, **asked._asdict(), progress=TerminalProgress())
+        _write_answers(answers, output, str(streamed), explain=asked.explain)
         return
     found = ensemble.predict(head=head, tail=tail, relation=str(relation), **asked._asdict())
+    if streamed is not None:
+        _write_answers([found], output, streamed, explain=asked.explain)
+        return
     tables = [prediction_table(found, ensemble), *([paths_table(found)] if asked.explain else [])]
     show(tables, "json" if as_json else "text", output, found.to_json())
 
@@ -196,47 +219,31 @@ def _hidden_anchor(found: Predictions) -> str:
     )
 
 
-def _answer_file(ensemble: Ensemble, file: Path, asked: Asked, *, as_json: bool, output: Path | None) -> None:
-    """Stream the answers to all questions of a file."""
-    from relens.prediction.questions import read_questions
-
-    questions = read_questions(file, ensemble)
-    answers = ensemble.predict_many(questions, **asked._asdict(), progress=TerminalProgress())
-    with _opened(output) as out:
-        if as_json:
-            for found in answers:
-                out.write(visible_json(found.to_json()) + "\n")
-        else:
-            _write_rows(csv.writer(out, dialect="excel-tab", lineterminator="\n"), answers, explain=asked.explain)
+def _write_answers(answers: Iterable[Predictions], output: Path | None, form: str, *, explain: bool) -> None:
+    """Stream the answers to questions: JSON lines with an object per question, otherwise a row per answer."""
+    fields = (*ANSWER_FIELDS, PATHS_FIELD) if explain else ANSWER_FIELDS
+    rows = (row for found in answers for row in _rows(found))
+    write_records((found.to_json() for found in answers) if form == "jsonl" else rows, fields, output, form)
     if output is not None:
         note(f"wrote {output}")
 
 
-@contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Yield stdout, or a file that appears when everything is written."""
-    if output is None:
-        yield sys.stdout
-        return
-    with whole_file(output) as aside, aside.open("w", encoding="utf-8") as out:
-        yield out
-
-
-def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bool) -> None:
-    """Write a line per answer; votes are ``model:rank:weight``, paths ``model:importance path``."""
-    writer.writerow([*COLUMNS, *(["paths"] if explain else [])])
-    for found in answers:
-        for answer in found:
-            votes = " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in answer.votes)
-            confidence = "" if answer.confidence is None else f"{answer.confidence:.4f}"
-            writer.writerow(
-                [
-                    found.anchor, found.relation, found.direction, answer.entity, answer.name or "",
-                    f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
-                    *(["; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ())]
-                      if explain else []),
-                ]
-            )  # fmt: skip
+def _rows(found: Predictions) -> Iterator[dict[str, Any]]:
+    """Yield a record per answer; votes are ``model:rank:weight``, paths ``model:importance path``."""
+    for answer in found:
+        yield {
+            "anchor": found.anchor,
+            "relation": found.relation,
+            "direction": found.direction,
+            "answer": answer.entity,
+            "name": answer.name,
+            "rank": answer.rank,
+            "score": answer.score,
+            "confidence": answer.confidence,
+            "known": answer.known,
+            "votes": " ".join(f"{vote.model}:{vote.rank:g}:{vote.weight:.4f}" for vote in answer.votes),
+            "paths": "; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ()),
+        }
 
 
 @click.command()
