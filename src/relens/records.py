@@ -63,7 +63,8 @@ class Provenance:
         fingerprint: digest of the data set, or of the query list where no data set was at hand.
         split: the split of the queries.
         filter_splits: splits whose known answers were removed; empty if the ranks were imported unchanged.
-        candidates: ``all`` entities, or ``sampled`` (a fixed list of negatives per query).
+        candidates: ``all`` entities, ``sampled`` (a fixed list of negatives per query), or the name of a restriction.
+        outside: how many answers a restriction does not allow, which compete all the same; None without a restriction.
     """
 
     dataset: str
@@ -71,17 +72,22 @@ class Provenance:
     split: str
     filter_splits: tuple[str, ...] = ()
     candidates: str = "all"
+    outside: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**asdict(self), "filter_splits": list(self.filter_splits)}
+        """Return plain JSON values; ``outside`` only where there is a restriction, as in records of an older relens."""
+        values = {**asdict(self), "filter_splits": list(self.filter_splits)}
+        if self.outside is None:
+            del values["outside"]
+        return values
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild from the result of ``to_json``; other keys are ignored."""
-        found = {field.name: value[field.name] for field in fields(cls)}
+        found = {field.name: value[field.name] for field in fields(cls) if field.name != "outside"}
         filtered = texts(found.pop("filter_splits"))
-        return cls(**{name: text(entry) for name, entry in found.items()}, filter_splits=filtered)
+        outside = None if value.get("outside") is None else whole(value["outside"])
+        return cls(**{name: text(entry) for name, entry in found.items()}, filter_splits=filtered, outside=outside)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'relens[tr
 from relens.data.candidates import PADDING, Candidates  # noqa: E402
 from relens.data.dataset import Dataset  # noqa: E402
 from relens.data.queries import DIRECTIONS  # noqa: E402
+from relens.data.restriction import EntityTypes, Restriction  # noqa: E402
 from relens.evaluation import model_ranks  # noqa: E402
 from relens.importers.dense import pack_dense  # noqa: E402
 from relens.importers.importer import read_ranks  # noqa: E402
 from relens.importers.scorers import pack_scorers  # noqa: E402
 from relens.packs.export import Ranker  # noqa: E402
+from relens.packs.pack import PackHeader  # noqa: E402
 from relens.prediction.candidate_ranking import CandidateRanking  # noqa: E402
 from relens.ranking.answer_ranks import AnswerRanks, doubled_rank, doubled_ranks  # noqa: E402
 from relens.ranking.competition import Competition  # noqa: E402
@@ -55,7 +57,27 @@ def sampled(seed: int) -> Dataset:
     return replace(GRAPH, candidates=candidates)
 
 
-def by_loops(table: torch.Tensor, dataset: Dataset, split: str) -> list[tuple[int, int]]:
+def restricted(form: str) -> Dataset:
+    """Restrict the candidates of the graph, in each of the three forms."""
+    if form == "observed":
+        return GRAPH.restricted(Restriction.observed(GRAPH))
+    if form == "list":
+        return GRAPH.restricted(Restriction.listed(GRAPH, np.array([0, 2, 7, 8]), "some"))
+    dataset = replace(GRAPH)
+    kinds = np.arange(E, dtype=np.int32) % 8  # the first and the last entity share a type
+    vars(dataset)["types"] = EntityTypes(tuple("abcdefgh"), np.arange(E, dtype=np.int32), kinds)
+    return dataset.restricted(Restriction.of_types(dataset))
+
+
+def allowed_by_loops(form: str, relation: int, direction: int) -> set[int]:
+    """Return who may answer, one train triple at a time."""
+    if form == "list":
+        return {0, 2, 7, 8}
+    seen = {(tail, head)[direction] for head, r, tail in GRAPH.train.tolist() if r == relation}
+    return seen if form == "observed" else {e for e in range(E) if e % 8 in {other % 8 for other in seen}}
+
+
+def by_loops(table: torch.Tensor, dataset: Dataset, split: str, form: str | None = None) -> list[tuple[int, int]]:
     """Count the candidates ahead of each answer, and the others level with it, one at a time."""
     facts = {tuple(row) for rows in dataset.splits.values() for row in rows.tolist()}
     counts = []
@@ -66,6 +88,8 @@ def by_loops(table: torch.Tensor, dataset: Dataset, split: str) -> list[tuple[in
         else:
             asked = [(anchor, relation, e) if direction == 0 else (e, relation, anchor) for e in range(E)]
             rivals = [e for e in range(E) if e != answer and asked[e] not in facts]
+        if form is not None:
+            rivals = [e for e in rivals if e in allowed_by_loops(form, relation, direction)]
         ahead = sum(scores[e] > scores[answer] for e in rivals)
         counts.append((ahead, sum(scores[e] == scores[answer] for e in rivals)))
     return counts
@@ -123,13 +147,16 @@ def by_prediction(table, dataset, split, folder):
     for anchor, relation, direction, answer, _ in dataset.queries(split).columns().T.tolist():
         known = np.array(list(dataset.stated_answers.answers_to(anchor, relation, direction)), dtype=np.int64)
         scores = table[anchor, relation + R * direction].numpy()[None]
-        ranking = CandidateRanking(scores, known, np.array([1]))
+        restriction = dataset.restriction
+        allowed = None if restriction is None else restriction.mask(relation, direction)
+        ranking = CandidateRanking(scores, known, np.array([1]), allowed=allowed)
         places.append(ranking.place(answer))
         assert ranking.model_ranks(answer) == [places[-1].rank]
     return AnswerRanks(*np.array(places, dtype=np.int64).T)
 
 
 AMONG_ALL = (by_validation, by_packed_models, by_scorers, by_score_files, by_rank_files, by_prediction)
+AMONG_RESTRICTED = (by_validation, by_packed_models, by_scorers, by_prediction)
 AMONG_CANDIDATES = (by_validation, by_packed_models, by_scorers)
 
 
@@ -149,6 +176,25 @@ def test_every_user_of_the_rule_ranks_as_the_loops_do(user, among, seed, split, 
         ranks = [oracles.tie_rules(ahead, tied)[rule] for ahead, tied in expected]
         assert [Fraction(rank) for rank in getattr(found, rule).tolist()] == ranks
     assert any(tied for _, tied in expected), "there are ties"
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", ["observed", "types", "list"])
+@pytest.mark.parametrize("user", AMONG_RESTRICTED, ids=lambda user: user.__name__)
+def test_every_user_of_the_rule_ranks_among_restricted_candidates_as_the_loops_do(user, form, seed, split, tmp_path):
+    table, dataset = score_table(seed), restricted(form)
+    found = user(table, dataset, split, tmp_path)
+    expected = by_loops(table, dataset, split, form)
+    assert list(zip(found.ahead.tolist(), found.tied.tolist(), strict=True)) == expected
+    assert expected != by_loops(table, GRAPH, split), "the restriction changes ranks"
+    outside = sum(
+        answer not in allowed_by_loops(form, relation, direction)
+        for _, relation, direction, answer, _ in dataset.queries(split).columns().T.tolist()
+    )
+    provenance = PackHeader.from_dataset(dataset, ("m",), split).provenance
+    assert (provenance.candidates, provenance.outside) == (dataset.restriction.name, outside)
+    assert provenance.filter_splits == ("train", "valid", "test")
 
 
 @given(st.integers(0, 50), st.integers(1, 50))

@@ -1,7 +1,6 @@
 """``relens ranks``: import, pack, show and export ranks."""
 
 import csv
-from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -261,7 +260,7 @@ def export(run_path: Path, split: str, output: Path | None, jobs: int, as_json: 
     ]
     rows = list(zip(*columns, strict=True))
     if as_json:
-        text = visible_json({**asdict(packed.provenance), "columns": headings, "rows": rows})
+        text = visible_json({**packed.provenance.to_json(), "columns": headings, "rows": rows})
     else:
         out = StringIO()
         csv.writer(out, lineterminator="\n").writerows([headings, *rows])

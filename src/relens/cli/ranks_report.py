@@ -1,7 +1,6 @@
 """The report of ``relens ranks`` about the packed ranks of a run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def _describe(packed: PackedRanks, path: Path, jobs: int) -> dict[str, Any]:
     counts = np.diff(packed.offsets)
     grouping = Grouping.by_relation_and_direction(packed.relations)
     return {
-        "provenance": asdict(packed.provenance),
+        "provenance": packed.provenance.to_json(),
         "tie_rule": TIE_RULE,
         "queries": packed.n_queries,
         "relations": len(packed.relations),

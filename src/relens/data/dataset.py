@@ -14,8 +14,9 @@ import numpy.typing as npt
 from relens.data.candidates import Candidates, read_candidates
 from relens.data.known_answers import KnownAnswers, StatedAnswers
 from relens.data.queries import EVALUATED, SPLITS, Queries, triple_key
+from relens.data.restriction import EntityTypes, Restriction
 from relens.data.tsv import read_rows, write_rows
-from relens.errors import DatasetError, nearest
+from relens.errors import DatasetError, counted, nearest
 
 MANY = 1.5
 """A side counts as "many" above this mean number of answers per anchor (Bordes et al. 2013)."""
@@ -24,6 +25,8 @@ FIELDS = ("head", "relation", "tail")
 ENDINGS = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
 NAMES_ENDINGS = (".tsv", ".tsv.gz")
 TABLE_BREAKERS = frozenset("\t\n\r")
+LISTED = 5
+"""Unknown entities that an error names."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Dataset:
         folder: the folder it was read from; None for a data set made in memory.
         candidates: the entities that compete with the answers of ``queries(split)``, by split. In a split without an
             entry, all entities compete except known answers.
+        restriction: the entities that may compete, by relation and direction; None for all.
         read_names: returns readable names by entity label; None to look for ``labels.tsv`` in the folder.
     """
 
@@ -106,6 +110,7 @@ class Dataset:
     test: npt.NDArray[np.int32]
     folder: Path | None = None
     candidates: Mapping[str, Candidates] = field(default_factory=dict)
+    restriction: Restriction | None = None
     read_names: Callable[[], dict[str, str]] | None = None
 
     def __post_init__(self) -> None:
@@ -201,15 +206,35 @@ class Dataset:
     def with_candidates(self, folder: Path) -> Self:
         """Return this data set with the candidates in a folder. Candidates of other data raise an error."""
         queries = {split: self.queries(split) for split in EVALUATED}
-        return replace(self, candidates=read_candidates(folder, self.identity, queries, len(self.entities)))
+        candidates = read_candidates(folder, self.identity, queries, len(self.entities))
+        return replace(self, candidates=candidates, restriction=None)
+
+    def restricted(self, restriction: Restriction) -> Self:
+        """Return this data set with restricted candidates; they replace candidates of its own."""
+        return replace(self, candidates={}, restriction=restriction)
 
     @cached_property
     def names(self) -> dict[str, str]:
         """Readable names by entity label, from ``read_names`` or ``labels.tsv``; empty if there are none."""
         if self.read_names is not None:
             return self.read_names()
-        file = None if self.folder is None else _find_file(self.folder, "labels", NAMES_ENDINGS)
-        return {} if file is None else dict(read_rows(file, ("entity", "name")))
+        return self._table("labels", ("entity", "name"))
+
+    @cached_property
+    def relation_names(self) -> dict[str, str]:
+        """Readable names by relation label, from ``relation_labels.tsv``; empty if there are none."""
+        return self._table("relation_labels", ("relation", "name"))
+
+    @cached_property
+    def types(self) -> EntityTypes | None:
+        """The types of entities, from ``types.tsv``; None if there is no such file."""
+        file = None if self.folder is None else _find_file(self.folder, "types", NAMES_ENDINGS)
+        return None if file is None else _read_types(file, self.entities)
+
+    def _table(self, stem: str, fields: tuple[str, str]) -> dict[str, str]:
+        """Read a table of two columns in the folder; it is empty if there is no such file."""
+        file = None if self.folder is None else _find_file(self.folder, stem, NAMES_ENDINGS)
+        return {} if file is None else dict(read_rows(file, fields))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -236,7 +261,8 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
     """Read a folder with ``train``, ``valid`` and ``test`` as ``.txt`` or ``.tsv``, plain or ``.gz``.
 
     Each file is UTF-8, one triple per line, head, relation and tail separated by tabs. Empty valid and test files
-    give empty splits. ``labels.tsv`` (entity TAB readable name) is optional and read when first needed.
+    give empty splits. Three more files are optional and read when first needed: ``labels.tsv`` (entity TAB readable
+    name), ``relation_labels.tsv`` (relation TAB readable name) and ``types.tsv`` (entity TAB type).
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -249,13 +275,32 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
 
 
 def write_folder(dataset: Dataset, folder: Path) -> None:
-    """Write the splits and any readable names as ``.gz`` files for ``read_folder``."""
+    """Write the splits, and any readable names and types, as ``.gz`` files for ``read_folder``."""
     entities, relations = dataset.entities.labels, dataset.relations.labels
     for split, triples in dataset.splits.items():
         rows = [(entities[head], relations[relation], entities[tail]) for head, relation, tail in triples.tolist()]
         write_rows(folder / f"{split}.txt.gz", rows)
-    if dataset.names:
-        write_rows(folder / "labels.tsv.gz", dataset.names.items())
+    for stem, names in (("labels", dataset.names), ("relation_labels", dataset.relation_names)):
+        if names:
+            write_rows(folder / f"{stem}.tsv.gz", names.items())
+    if dataset.types is not None:
+        write_rows(folder / "types.tsv.gz", dataset.types.rows(entities))
+
+
+def _read_types(file: Path, entities: Vocabulary) -> EntityTypes:
+    """Read rows (entity, type). Unknown entities raise an error that lists the first of them with similar labels."""
+    rows = read_rows(file, ("entity", "type"))
+    if not rows:
+        raise DatasetError(f"{file} is empty: expected a line 'entity TAB type' for each type of an entity. Remove it.")
+    unknown = list(dict.fromkeys(entity for entity, _ in rows if entity not in entities))
+    if unknown:
+        listed = [f"unknown entity {label!r}; {nearest(label, entities.labels)}" for label in unknown[:LISTED]]
+        more = [f"… and {len(unknown) - LISTED:,} more"] if len(unknown) > LISTED else []
+        count = f"{file} has types of {counted(len(unknown), 'entity', 'entities')} that no triple has:"
+        raise DatasetError("\n".join([count, *listed, *more, "Correct the labels, or remove the lines."]))
+    kinds = Vocabulary.from_labels("type", (kind for _, kind in rows))
+    ids = [vocabulary.ids_of([row[i] for row in rows]) for i, vocabulary in enumerate((entities, kinds))]
+    return EntityTypes(kinds.labels, *ids)
 
 
 def _split_file(folder: Path, split: str) -> Path:

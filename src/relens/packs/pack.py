@@ -8,7 +8,7 @@ transform.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -52,11 +52,14 @@ class PackHeader:
         split: str,
         gap_scales: npt.NDArray[np.float64] | None = None,
     ) -> Self:
-        """Describe the ranks of a split among all entities, or among its candidates where the data set has some."""
+        """Describe the ranks of a split among all entities, or among the candidates that the data set has."""
         provenance = Provenance(dataset.name, dataset.fingerprint, split, tuple(dataset.splits))
         if split in dataset.candidates:
             filtered = dataset.candidates[split].filter_splits
             provenance = replace(provenance, filter_splits=filtered, candidates="sampled")
+        elif dataset.restriction is not None:
+            outside = int(dataset.restriction.outside(dataset.queries(split)).sum())
+            provenance = replace(provenance, candidates=dataset.restriction.name, outside=outside)
         return cls(
             models=models,
             relations=dataset.relations.labels,
@@ -262,7 +265,7 @@ class PackedRanks:
             "models": header.models,
             "relations": header.relations,
             "cardinalities": header.cardinalities,
-            "provenance": asdict(header.provenance),
+            "provenance": header.provenance.to_json(),
             "gap_scales": None if scales is None else scales.tolist(),
             "arrays": {
                 name: self.checksums.get(name) or array_checksum(array)
@@ -307,7 +310,9 @@ class PackedRanks:
 
     def select_queries(self, index: npt.NDArray[np.integer[Any]]) -> "PackedRanks":
         """Return the pack of the queries at ``index`` (n,), copied in that order."""
-        return PackedRanks(replace(self.header, queries=self.queries[index]), self.arrays.select_queries(index))
+        provenance = replace(self.provenance, outside=None)  # a count over all queries
+        header = replace(self.header, queries=self.queries[index], provenance=provenance)
+        return PackedRanks(header, self.arrays.select_queries(index))
 
 
 def offsets_from(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

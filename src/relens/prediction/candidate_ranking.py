@@ -59,6 +59,7 @@ class CandidateRanking:
         input: what the weights are applied to.
         gap_scales: raw score difference of one unit of a gap, (n,); for an input of score gaps.
         newcomers: entities that some models abstain on, if there are any.
+        allowed: the entities that may answer, (E,) bool; None for all. Others are ranked as known answers are.
     """
 
     def __init__(
@@ -69,10 +70,15 @@ class CandidateRanking:
         input: Input = RANK,
         gap_scales: npt.NDArray[np.float64] | None = None,
         newcomers: Newcomers | None = None,
+        allowed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.scores, self.weights, self.input, self.newcomers = scores, weights, input, newcomers
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
+        self.shown = self.known.copy()  # the known answers that a list may have
+        if allowed is not None:
+            self.shown &= allowed
+            self.known |= ~allowed
         self.votes = ~np.isnan(scores)
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
         self.doubled = np.stack([doubled_ranks(*row) for row in zip(scores, ~self.known & self.votes, strict=True)])
@@ -85,7 +91,7 @@ class CandidateRanking:
 
     @property
     def n_candidates(self) -> int:
-        """The number of entities that are ranked, without the known answers."""
+        """The number of entities that compete: allowed ones, without the known answers."""
         return int(np.sum(~self.known))
 
     def best(self, top: int, *, with_known: bool, without: int | None = None) -> list[tuple[int, Place]]:
@@ -100,10 +106,10 @@ class CandidateRanking:
         if self.table is None:
             beaten = np.zeros(len(self.known), dtype=np.int64)
             placed = self._first(new, top, beaten)
-            placed += self._first(self.known, top, beaten) if with_known else []
+            placed += self._first(self.shown, top, beaten) if with_known else []
         else:
             placed = [(self.place(entity), entity) for entity in _smallest(self.cost, new, top).tolist()]
-            placed += self._first(self.known, top) if with_known else []
+            placed += self._first(self.shown, top) if with_known else []
         placed.sort(key=self._order)
         return [(entity, place) for place, entity in placed]
 

@@ -3,13 +3,13 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate, islice
 
-from relens.data.dataset import Dataset
+from relens.data.dataset import Dataset, Vocabulary
 from relens.errors import DatasetError, InputError
 
 BETWEEN = "\n"  # no name holds a line end
@@ -179,8 +179,12 @@ class Names:
             return self.dataset.entities.id_of(text)
         return _only("entity", "entities", text, self.entities, self.dataset.entities.labels)
 
+    def entities_called(self, text: str) -> list[int]:
+        """Return the ids of all entities that ``text`` may mean: one if it is a label, otherwise all of that name."""
+        return [self.dataset.entities.id_of(text)] if text in self.dataset.entities else self.entities.exactly(text)
+
     def relation(self, text: str) -> int:
-        """Return the id of a relation by its label."""
+        """Return the id of a relation by its label or readable name."""
         if text in self.dataset.relations:
             return self.dataset.relations.id_of(text)
         return _only("relation", "relations", text, self.relations, self.dataset.relations.labels)
@@ -188,14 +192,18 @@ class Names:
     @cached_property
     def entities(self) -> NameIndex:
         """Labels and readable names of all entities."""
-        entities, names = self.dataset.entities, self.dataset.names
-        readable = ((entities.id_of(label), name) for label, name in names.items() if label in entities)
-        return NameIndex([*enumerate(entities.labels), *readable])
+        return _index(self.dataset.entities, self.dataset.names)
 
     @cached_property
     def relations(self) -> NameIndex:
-        """Labels of all relations."""
-        return NameIndex(enumerate(self.dataset.relations.labels))
+        """Labels and readable names of all relations."""
+        return _index(self.dataset.relations, self.dataset.relation_names)
+
+
+def _index(vocabulary: Vocabulary, names: Mapping[str, str]) -> NameIndex:
+    """Return the index of labels and readable names; ``names`` by label, those of other labels are skipped."""
+    readable = ((vocabulary.id_of(label), name) for label, name in names.items() if label in vocabulary)
+    return NameIndex([*enumerate(vocabulary.labels), *readable])
 
 
 def _only(kind: str, kinds: str, text: str, index: NameIndex, labels: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from relens.data.candidates import Candidates, Rows
 from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import Queries
+from relens.data.restriction import Restriction
 from relens.errors import RanksError
 
 Exclusions = tuple[npt.NDArray[Any], npt.NDArray[Any]]
@@ -38,11 +39,13 @@ class Competition:
         queries: the Q queries.
         known: the known answers, which do not compete.
         candidates: the candidates of these very queries; they replace ``known``.
+        restriction: the entities that may compete, beside the answer itself; None for all.
     """
 
     queries: Queries
     known: KnownAnswers | None = None
     candidates: Candidates | None = None
+    restriction: Restriction | None = None
 
     def __post_init__(self) -> None:
         if (self.known is None) == (self.candidates is None):
@@ -52,7 +55,8 @@ class Competition:
     def from_dataset(cls, dataset: Dataset, split: str) -> Self:
         """Take the queries of a split, and its candidates where the data set has some."""
         candidates = dataset.candidates.get(split)
-        return cls(dataset.queries(split), dataset.known_answers if candidates is None else None, candidates)
+        known = dataset.known_answers if candidates is None else None
+        return cls(dataset.queries(split), known, candidates, dataset.restriction)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -78,4 +82,6 @@ class Competition:
         if self.candidates is not None:
             return self.candidates.absent(rows)
         assert self.known is not None  # see __post_init__
-        return self.known.other_answers(self.queries[rows])
+        queries = self.queries[rows]
+        known = self.known.other_answers(queries)
+        return known if self.restriction is None else self.restriction.excluded(queries, known)
