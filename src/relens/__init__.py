@@ -10,6 +10,7 @@ from relens.exports import lazy_exports
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from relens.api import discover as discover
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from relens.packs.simulation import Simulation as Simulation
     from relens.packs.store import load_pack as load_ranks  # noqa: F401
     from relens.packs.store import save_pack as save_ranks  # noqa: F401
+    from relens.prediction.discovery import NewFact as NewFact
     from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.prediction.predictions import Prediction as Prediction
     from relens.prediction.predictions import Predictions as Predictions
@@ -46,6 +48,7 @@ _PUBLIC = {
     "Ensemble": "relens.prediction.ensemble",
     "EnsembleWeights": "relens.ensemble.weights",
     "Evaluation": "relens.evaluation",
+    "NewFact": "relens.prediction.discovery",
     "PackedRanks": "relens.packs.pack",
     "Prediction": "relens.prediction.predictions",
     "Predictions": "relens.prediction.predictions",
@@ -57,6 +60,7 @@ _PUBLIC = {
     "TrainedModel": "relens.training.trained",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
+    "discover": "relens.api",
     "evaluate": "relens.evaluation",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",

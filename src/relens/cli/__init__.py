@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "run": ("relens.cli.run", "run", "From a graph to a report: train, rank, search, evaluate."),
     "report": ("relens.cli.run", "report", "Write the report of a run: one HTML file, and figures."),
     "predict": ("relens.cli.predict", "predict", "Answer questions about the graph with the ensemble of a run."),
+    "discover": ("relens.cli.discover", "discover", "Find the best facts that the graph does not have yet."),
     "serve": ("relens.cli.predict", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
     "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
     "train": ("relens.cli.train", "train", "Train a base model on a data set."),

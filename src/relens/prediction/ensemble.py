@@ -16,8 +16,9 @@ from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.candidates import CandidatesOption
 from relens.prediction.confidence import Confidence
-from relens.prediction.discovery import DEPTH, NewFact, Wanted, discover
+from relens.prediction.discovery import DEPTH, LIKELY, Discovery, NewFact, Wanted
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
@@ -171,7 +172,7 @@ class Ensemble:
         top: int | None = None,
         confidence: float | None = None,
         each: bool = False,
-        candidates: str = "likely",
+        candidates: CandidatesOption = LIKELY,
         depth: int = DEPTH,
         parts: Path | None = None,
         progress: Progress = SILENT,
@@ -186,14 +187,15 @@ class Ensemble:
             top: how many facts; None for 100, or with ``confidence`` for all of them.
             confidence: leave out facts with less, or without one.
             each: return the best ``top`` of each relation, one relation after the other.
-            candidates: which entities may be in the facts of a relation: ``observed`` in train, ``likely``, or ``all``.
+            candidates: the entities that may be in a fact: ``likely``, ``observed`` or ``all``; ``types``; or a list,
+                see ``relens.prediction.candidates``. Ranks are those among all entities.
             depth: how many of the best answers of each query are considered.
             parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
                 remove. None keeps nothing.
             progress: receives progress and notes.
         """
         wanted = Wanted(relations, entities, top, confidence, each, candidates, depth)
-        return discover(self, wanted, parts, progress)
+        return Discovery(self, wanted).facts(parts, progress)
 
     def confidences(
         self,

@@ -26,8 +26,8 @@ class RowPlaces(NamedTuple):
         tied: other candidates level with the entity, int64.
         anchor_ahead: whether the anchor is one of those ahead, bool.
         anchor_tied: whether the anchor is one of those level with it, bool.
-        margin: how far its scores are above the median of the candidates, in interquartile ranges, float64: the weighted
-            mean over the models.
+        margin: how far its scores are above the median of the candidates, in interquartile ranges, float64: the
+            weighted mean over the models.
     """
 
     ahead: npt.NDArray[np.int64]
