@@ -1,8 +1,9 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``report``, ``predict``, ``discover`` and ``upgrade`` work on runs; each takes a ``Run`` or
-its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as ``open_run(path).ranks("valid")``. They are
-defined in ``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``. ``relens`` exports all of them.
+``run``, ``train``, ``rank``, ``report``, ``predict``, ``discover`` and ``upgrade`` work on runs; each takes a ``Run``
+or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as ``open_run(path).ranks("valid")``.
+They are defined in ``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``; ``relens`` exports all of
+them.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -25,7 +25,7 @@ from relens.files import LOCK, is_left_over, locked, open_npy, whole_file
 from relens.prediction.candidates import KEYWORDS, CandidatesOption, restriction_for
 from relens.prediction.likely import likely
 from relens.prediction.names import Names
-from relens.prediction.relation_search import Ids, RelationSearch, Side
+from relens.prediction.relation_search import Ids, Pairs, RelationSearch, Side
 from relens.progress import SILENT, Progress
 from relens.records import DISCOVERY
 
@@ -138,7 +138,7 @@ class Discovery:
             reason = f"`candidates={self.wanted.candidates}` leaves nobody: {whom} can be a head or tail of {of}"
         raise InputError(f"{reason}. Consider all entities with `candidates=all`.")
 
-    def _sides(self, relation: int) -> tuple[Side, Side]:
+    def sides(self, relation: int) -> tuple[Side, Side]:
         """Return the queries for tails and those for heads of a relation."""
         if self._restriction is None:
             heads = tails = np.arange(self._n_entities)
@@ -153,7 +153,7 @@ class Discovery:
 
     def _n_queries(self, relation: int) -> int:
         """Return the number of queries whose best answers are considered."""
-        return sum(len(side.anchors) for side in self._sides(relation))
+        return sum(len(side.anchors) for side in self.sides(relation))
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the facts, as plain JSON values."""
@@ -209,12 +209,12 @@ class Discovery:
         with progress.task("discovering", sum(map(self._n_queries, missing))) as advance:
             for relation in missing:
                 with whole_file(_part(folder, relation)) as aside, aside.open("wb") as file:
-                    np.save(file, self._rows(search, relation), allow_pickle=False)
+                    np.save(file, self.rows(search.both_sides(*self.sides(relation))), allow_pickle=False)
                 advance(self._n_queries(relation))
 
-    def _rows(self, search: RelationSearch, relation: int) -> npt.NDArray[np.float64]:
-        """Return the best new facts of a relation, sorted, (n, ``COLUMNS``)."""
-        by_tail, by_head = search.both_sides(*self._sides(relation))
+    def rows(self, both: tuple[Pairs, Pairs]) -> npt.NDArray[np.float64]:
+        """Return the best new facts of a relation, sorted, (n, ``COLUMNS``), of those that a search found."""
+        by_tail, by_head = both
         confidence = np.sqrt(by_tail.confidence * by_head.confidence)
         none = np.isnan(confidence)
         margin = (by_tail.margin + by_head.margin) / 2

@@ -72,12 +72,14 @@ class RowRanks:
         self.ordered = _sorted(self.costs)
 
     def best(self, depth: int, among: Tensor, *, with_anchor: bool) -> npt.NDArray[np.int64]:
-        """Return the ``depth`` candidates with the lowest costs among some entities, (b, k) with -1 after the last.
+        """Return the ``depth`` candidates with the lowest costs among some entities, (b, k), -1 after the last.
+
+        They are in no order. Among equal costs, smaller ids are chosen first.
 
         Args:
             depth: how many, at most.
             among: ids of entities, sorted, (A,), on the device of the scores.
-            with_anchor: whether the anchor may be among them. Among equal costs the smaller id wins.
+            with_anchor: whether the anchor may be among them.
         """
         costs = self.costs.index_select(1, among)
         if not with_anchor:
