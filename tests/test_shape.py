@@ -61,6 +61,7 @@ COVERED_BY = {
     "packs/thinning.py": "ensemble/test_pairs.py",
     "pipeline/ranking.py": "pipeline/test_run.py",
     "prediction/members.py": "prediction/test_ensemble.py",
+    "prediction/relation_search.py": "prediction/test_discovery.py",
     "prediction/opening.py": "prediction/test_ensemble.py",
     "prediction/predictions.py": "prediction/test_ensemble.py",
     "progress.py": "cli/test_console.py",

@@ -1,6 +1,7 @@
 """Tables of what the programs ``benchmarks/bench_*.py`` measured: times, memory and growth."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from reproduction.evidence import load
@@ -206,11 +207,67 @@ def _times(seconds: float, report: Report) -> str:
     return f"{seconds / report['sweep']['median_seconds']:,.0f}×"
 
 
+def discovery_table(reports: Sequence[Report]) -> str:
+    """Return one column per ensemble that searched for new facts."""
+    rows: list[Row] = [
+        ("models", lambda r: f"{len(r['settings']['models'])} × {', '.join(dict.fromkeys(r['settings']['models']))}"),
+        ("input", lambda r: r["settings"]["input"]),
+        ("measured on", lambda r: f"{r['environment']['device']}, {r['environment']['cpu']}"),
+        ("load of the machine, cores", lambda r: f"{r['environment']['load_average']}, {r['environment']['cores']}"),
+        ("queries of the sample", lambda r: f"{r['sample']['queries']:,}"),
+        ("processor time, wall-clock time", lambda r: _times_of(r["sample"])),
+        ("  of it for scores", lambda r: f"{r['sample']['scoring_cpu_seconds'] / r['sample']['cpu_seconds']:.0%}"),
+        ("peak memory, GB", lambda r: f"{r['sample']['peak_gb']:.1f}"),
+        *(
+            row
+            for rule in ("observed", "likely", "all")
+            for row in (
+                (f"`{rule}`: pairs, queries at most", partial(_planned, rule)),
+                ("  hours of one core, of two", partial(_core_hours, rule)),
+            )
+        ),
+    ]
+    return _columns("", [f"{number}" for number in range(1, len(reports) + 1)], rows, reports)
+
+
+def pruning_table(report: Report) -> str:
+    """Return what each rule for candidates finds of the held-out facts, and of the facts without pruning."""
+    top = f"{report['settings']['top']:,}"
+    header = ["candidates", "depth", "queries", "best 100 kept", "held-out considered", f"held-out in best {top}"]
+    rows = [
+        [
+            f"`{row['candidates']}`",
+            f"{row['depth']:,}",
+            f"{row['queries']:,}",
+            f"{row['kept']:.1%}",
+            f"{row['held_out']:.1%}",
+            f"{row['held_out_in_best']:.1%}",
+        ]
+        for row in report["rows"]
+    ]
+    return table(header, rows)
+
+
+def _times_of(sample: Report) -> str:
+    return f"{duration(sample['cpu_seconds'])}, {duration(sample['seconds'])}"
+
+
+def _planned(rule: str, report: Report) -> str:
+    planned = report["planned"][rule]
+    return f"{planned['pairs']:.3g}, {planned['queries_at_most']:,}"
+
+
+def _core_hours(rule: str, report: Report) -> str:
+    hours = report["extrapolated"][rule]["cpu_seconds"] / 3600
+    return f"{hours:,.1f}, {hours / 2:,.1f}"
+
+
 def _mrr(value: float) -> str:
     return f"{value:.4f}"
 
 
 SEARCHES = ("search-fb15k-237", "search-wn18rr")
+DISCOVERIES = ("discover-log", "discover-score")
 MEASURED = (*SEARCHES, "pack", "scale-wikikg2", "models-fb15k-237", "ogb-reading")
 
 TABLES: dict[str, Callable[..., str]] = {
@@ -221,6 +278,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "scale": lambda: scale_table(load("scale-wikikg2")),
     "models": lambda: models_table(load("models-fb15k-237")),
     "growth": lambda report: growth_table(load(report)),
+    "discover": lambda: discovery_table([load(name) for name in DISCOVERIES]),
+    "pruning": lambda: pruning_table(load("discover-pruning")),
     "ogb-reading": lambda: ogb_table(load("ogb-reading")),
     "targets": lambda: targets_table([load(name) for name in MEASURED]),
 }
@@ -231,6 +290,7 @@ BY_BENCHMARK: dict[str, tuple[Callable[[Report], str], ...]] = {
     "scale": (scale_table, growth_table),
     "models": (models_table, growth_table),
     "ogb": (ogb_table,),
+    "discover": (lambda report: discovery_table([report]),),
 }
 """The tables of each kind of report, except searches, which share a table."""
 

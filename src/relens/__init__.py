@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from relens.api import add_members as add_members
     from relens.api import classify as classify
+    from relens.api import discover as discover
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from relens.packs.store import load_pack as load_ranks  # noqa: F401
     from relens.packs.store import save_pack as save_ranks  # noqa: F401
     from relens.prediction.classification import ClassifiedTriple as ClassifiedTriple
+    from relens.prediction.discovery import NewFact as NewFact
     from relens.prediction.ensemble import Ensemble as Ensemble
     from relens.prediction.predictions import Prediction as Prediction
     from relens.prediction.predictions import Predictions as Predictions
@@ -54,6 +56,7 @@ _PUBLIC = {
     "Ensemble": "relens.prediction.ensemble",
     "EnsembleWeights": "relens.ensemble.weights",
     "Evaluation": "relens.evaluation",
+    "NewFact": "relens.prediction.discovery",
     "PackedRanks": "relens.packs.pack",
     "Prediction": "relens.prediction.predictions",
     "Predictions": "relens.prediction.predictions",
@@ -70,6 +73,7 @@ _PUBLIC = {
     "classify": "relens.api",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
+    "discover": "relens.api",
     "evaluate": "relens.evaluation",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",

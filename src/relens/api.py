@@ -1,12 +1,12 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict``, ``score``, ``classify`` and ``upgrade`` work on
-runs; each takes a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed ranks, such as
-``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
+``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict``, ``score``, ``classify``, ``discover`` and
+``upgrade`` work on runs; each takes a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed
+ranks, such as ``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
 ``relens.comparison``. ``relens`` exports all of them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -23,11 +23,14 @@ from relens.prediction import (
     Ensemble,
     Facts,
     KnownFacts,
+    NewFact,
     Predictions,
     RelationPredictions,
     ScoredTriple,
     ranked_device,
 )
+from relens.prediction.candidates import CandidatesOption
+from relens.prediction.discovery import DEPTH, LIKELY
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -501,6 +504,61 @@ def classify(
         print(found.true, found.value, found.threshold)
     """
     return Ensemble.open(run, weights, device, facts=facts, trust=trust).classify(triples, seed=seed, progress=progress)
+
+
+def discover(
+    run: Run | Path | str,
+    *,
+    relations: Sequence[str] = (),
+    entities: Sequence[str] = (),
+    top: int | None = None,
+    confidence: float | None = None,
+    each: bool = False,
+    candidates: CandidatesOption = LIKELY,
+    depth: int = DEPTH,
+    parts: Path | str | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Iterator[NewFact]:
+    """Return an iterator over the best facts that are not in the data set of a run, best first.
+
+    Memory does not grow with the number of pairs of entities.
+
+    Args:
+        run: a run with trained models and weights.
+        relations: labels or readable names of relations; empty for all.
+        entities: labels or readable names; every fact has one of these entities. Empty for any.
+        top: how many facts; None for 100, or with ``confidence`` for all of them.
+        confidence: leave out facts with less, or without one.
+        each: return the best ``top`` of each relation, one relation after the other.
+        candidates: the entities that may be in a fact: ``likely``, ``observed`` in train, ``types``, ``all``, a file
+            with a line for each entity, or a list of entities.
+        depth: how many of the best answers of each query are considered.
+        parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
+            remove. None keeps nothing.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of other origin, whose code runs, see ``predict``.
+        progress: receives progress and notes.
+
+    For example::
+
+        for fact in relens.discover("runs/patterns", relations=["northeast_neighbour"], top=3):
+            print(fact.head, fact.relation, fact.tail, fact.confidence)
+    """
+    return Ensemble.open(run, weights, device, trust=trust).discover(
+        relations=relations,
+        entities=entities,
+        top=top,
+        confidence=confidence,
+        each=each,
+        candidates=candidates,
+        depth=depth,
+        parts=_path(parts),
+        progress=progress,
+    )
 
 
 def upgrade(run: Run | Path | str, *, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:

@@ -207,6 +207,7 @@ OGB_COPY = RecordKind(
     "relens copy of an OGB data set", 1, "Remove the copy; the next read writes it again.", DatasetError
 )
 IMPORTED = RecordKind("relens imported data set", 1, "Import it again with `relens data import`.", DatasetError)
+DISCOVERY = RecordKind("relens discovery", 1, "Remove the folder to begin the discovery anew.")
 FETCHED = RecordKind(
     "relens fetched archive",
     1,

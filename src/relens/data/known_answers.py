@@ -49,16 +49,21 @@ class KnownAnswers:
             offsets (Q + 1,) int64 and answers (offsets[-1],) int32; those of query q are
             ``answers[offsets[q]:offsets[q + 1]]``, distinct and sorted.
         """
+        offsets, answers = self.answers_to(queries)
+        owners = np.repeat(np.arange(len(queries)), np.diff(offsets))
+        others = answers != queries.answer[owners]
+        kept = np.bincount(owners[others], minlength=len(queries))
+        return np.concatenate([[0], np.cumsum(kept)]).astype(np.int64), answers[others]
+
+    def answers_to(self, queries: Queries) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return all known answers of each query, its own included, in the form of ``other_answers``."""
         _check_ids(queries, self.n_entities, self.n_relations)
         wanted = _keys(queries, self.n_relations)
         begins = self.offsets[np.searchsorted(self.keys, wanted, side="left")]
         counts = self.offsets[np.searchsorted(self.keys, wanted, side="right")] - begins
-        places = np.cumsum(counts) - counts
-        answers = self.answers[np.repeat(begins - places, counts) + np.arange(counts.sum())]
-        owners = np.repeat(np.arange(len(queries)), counts)
-        others = answers != queries.answer[owners]
-        kept = np.bincount(owners[others], minlength=len(queries))
-        return np.concatenate([[0], np.cumsum(kept)]).astype(np.int64), answers[others]
+        ends = np.cumsum(counts)
+        answers = self.answers[np.repeat(begins - ends + counts, counts) + np.arange(counts.sum())]
+        return np.concatenate([[0], ends]).astype(np.int64), answers
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Prediction: answers of a run's ensemble to questions about its graph."""
 
 from relens.prediction.classification import ClassificationEvaluation, ClassifiedTriple
+from relens.prediction.discovery import NewFact
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.facts import Facts
 from relens.prediction.names import AmbiguousNameError, NameIndex, Names, NoSuchNameError
@@ -21,6 +22,7 @@ __all__ = [
     "KnownFacts",
     "NameIndex",
     "Names",
+    "NewFact",
     "NoSuchNameError",
     "Prediction",
     "Predictions",

@@ -72,6 +72,24 @@ class Confidence:
             return None
         return float(np.clip(self.shares[int(answered), group, place.ahead : end].mean(), 0.0, 1.0))
 
+    def shares_at(
+        self,
+        group: int,
+        answered: npt.NDArray[np.bool_],
+        ahead: npt.NDArray[np.int64],
+        tied: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.float64]:
+        """Return ``share_at`` of k places in queries of one group, (k,); NaN for None."""
+        end = ahead + tied + 1
+        counted = (self.queries[answered.astype(np.int64), group] >= LEAST) & (end <= PLACES)
+        found = np.full(len(ahead), np.nan)
+        alone = counted & (tied == 0)
+        found[alone] = np.clip(self.shares[answered[alone].astype(np.int64), group, ahead[alone]], 0.0, 1.0)
+        for at in np.flatnonzero(counted & (tied > 0)).tolist():
+            share = self.share_at(group, Place(int(ahead[at]), int(tied[at])), answered=bool(answered[at]))
+            found[at] = np.nan if share is None else share
+        return found
+
 
 def _shares(ranks: AnswerRanks, group: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.float64]:
     """Return the share of each place by group, (G, PLACES), shrunk towards the share over all groups."""

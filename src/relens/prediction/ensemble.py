@@ -17,6 +17,7 @@ from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
 from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.candidates import CandidatesOption
 from relens.prediction.classification import (
     ClassificationEvaluation,
     ClassifiedTriple,
@@ -25,6 +26,7 @@ from relens.prediction.classification import (
     fit,
 )
 from relens.prediction.confidence import Confidence
+from relens.prediction.discovery import DEPTH, LIKELY, Discovery, NewFact, Wanted
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
@@ -86,6 +88,7 @@ class Ensemble:
         facts: facts that were given beside the graph of training, if any.
         weights: the weights of each group.
         models: the models of the run, each loaded when a question first needs it.
+        groups: the group of relation r in direction d (0 tail, 1 head), (R, 2).
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Ensemble:
         triples = np.concatenate(list(dataset.splits.values()))
         self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
         place = {label: r for r, label in enumerate(weights.relations)}
-        self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
+        self.groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
     @classmethod
     def open(
@@ -191,6 +194,51 @@ class Ensemble:
                 for query, ranking in zip(batch, self._rankings(batch), strict=True):
                     yield self._predictions(query, ranking, asked)
                 advance(len(batch))
+
+    def discover(
+        self,
+        *,
+        relations: Sequence[str] = (),
+        entities: Sequence[str] = (),
+        top: int | None = None,
+        confidence: float | None = None,
+        each: bool = False,
+        candidates: CandidatesOption = LIKELY,
+        depth: int = DEPTH,
+        parts: Path | None = None,
+        progress: Progress = SILENT,
+    ) -> Iterator[NewFact]:
+        """Return an iterator over the best facts that are not in the data set, best first.
+
+        Memory does not grow with the number of pairs. ``docs/discover.md`` defines the order and what is left out.
+
+        Args:
+            relations: labels of relations; empty for all.
+            entities: labels or readable names; every fact has one of these entities. Empty for any.
+            top: how many facts; None for 100, or with ``confidence`` for all of them.
+            confidence: leave out facts with less, or without one.
+            each: return the best ``top`` of each relation, one relation after the other.
+            candidates: the entities that may be in a fact: ``likely``, ``observed`` or ``all``; ``types``; or a list,
+                see ``relens.prediction.candidates``. Ranks are those among all entities.
+            depth: how many of the best answers of each query are considered.
+            parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
+                remove. None keeps nothing.
+            progress: receives progress and notes.
+        """
+        wanted = Wanted(relations, entities, top, confidence, each, candidates, depth)
+        return Discovery(self, wanted).facts(parts, progress)
+
+    def confidences(
+        self,
+        group: int,
+        answered: npt.NDArray[np.bool_],
+        ahead: npt.NDArray[np.int64],
+        tied: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.float64]:
+        """Return the confidence of k new answers by their places, (k,) each, in queries of one group; NaN for none."""
+        if self._confidence is None:
+            return np.full(len(ahead), np.nan)
+        return self._confidence.shares_at(group, answered, ahead, tied)
 
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
@@ -358,7 +406,7 @@ class Ensemble:
         return self.resolve(str(head if tail is None else tail), relation, DIRECTIONS[direction])
 
     def _group(self, query: QueryIds) -> int:
-        return int(self._groups[query.relation, query.direction])
+        return int(self.groups[query.relation, query.direction])
 
     def _rankings(self, batch: list[QueryIds]) -> list[CandidateRanking]:
         """Score up to ``models.rows`` queries, each with the models that have a weight for it."""

@@ -57,14 +57,7 @@ class LoadedModels:
         They are float32, or float64 if a scorer returns that. NaN stands for entities that the model was not trained
         on, and cannot score.
         """
-        member = self._member(name)
-        if isinstance(member, CheckedScorer):
-            scores = member.score(queries)
-            scores = scores.astype(float_dtype([scores.dtype]), copy=False)
-        else:
-            from relens.ranking.scoring import score_queries
-
-            scores = score_queries(member, queries).cpu().numpy()
+        scores: npt.NDArray[Any] = self.scores_on_device(name, queries).cpu().numpy()
         if self.facts is None:
             return scores
         missing = len(self.facts.dataset.entities) - scores.shape[1]
@@ -74,8 +67,8 @@ class LoadedModels:
         """Return one model's scores of the answers of b queries, (b,), which need not share an anchor or a relation."""
         from relens.ranking.scoring import evaluating, score_batch
 
-        model, scores = self._model(name), np.empty(len(queries), dtype=np.float32)
-        if model.propagates:  # the work is the same for one entity as for all
+        model, scores = self._member(name), np.empty(len(queries), dtype=np.float32)
+        if isinstance(model, CheckedScorer) or model.propagates:  # the work is the same for one entity as for all
             order = np.lexsort(queries.columns()[:3])
             for part in np.split(order, range(self.rows, len(order), self.rows)):
                 asked, row = np.unique(queries[part].columns()[:3], axis=1, return_inverse=True)
@@ -90,6 +83,18 @@ class LoadedModels:
                 found = score_batch(model, part, part.answer[:, None])[:, 0].cpu().numpy()
                 scores[begin : begin + PAIRS] = found[: len(queries) - begin]
         return scores
+
+    def scores_on_device(self, name: str, queries: Queries) -> "torch.Tensor":
+        """Return the scores of the entities that one model was trained on, (b, E), where the model is."""
+        import torch
+
+        from relens.ranking.scoring import score_queries
+
+        member = self._member(name)
+        if not isinstance(member, CheckedScorer):
+            return score_queries(member, queries)
+        scores = member.score(queries)
+        return torch.from_numpy(scores.astype(float_dtype([scores.dtype]), copy=False))
 
     def paths(self, name: str, query: QueryIds, answer: int) -> "list[IdPath]":
         """Return the paths that carried one model's score of an answer; none if the model does not propagate."""
