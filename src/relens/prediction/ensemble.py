@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, Queries
+from relens.data.queries import DIRECTIONS, SPLITS, Queries
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, RanksError, WeightsError, nearest
-from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.candidate_ranking import CandidateRanking, Newcomers
 from relens.prediction.confidence import Confidence
+from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
@@ -61,6 +62,8 @@ class Ensemble:
         facts: facts that were given beside the graph of training, if any.
         weights: the weights of each group.
         models: the models of the run, each loaded when a question first needs it.
+        groups: the group of each relation and direction in the weights, (R, 2) int32.
+        confidence: the probability of answers; None if the run has no calibration of these weights and models.
     """
 
     def __init__(
@@ -70,15 +73,16 @@ class Ensemble:
         weights: EnsembleWeights,
         device: "torch.device | str",
         facts: GivenFacts | None = None,
+        confidence: Confidence | None = None,
     ) -> None:
         self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
+        self.confidence = confidence
         self.dataset = dataset = dataset if facts is None else facts.dataset
         self.models = LoadedModels(run, self._trained, device, facts)
         self._names = Names(dataset)
-        triples = np.concatenate(list(dataset.splits.values()))
-        self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
+        self._loops = self_related(dataset)
         place = {label: r for r, label in enumerate(weights.relations)}
-        self._groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
+        self.groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
     @classmethod
     def open(
@@ -106,7 +110,8 @@ class Ensemble:
         dataset = graph_of(run, found)
         check_ranks(run, found)
         given = None if facts is None else GivenFacts.read(facts, dataset)
-        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given)
+        confidence = Confidence.load(run, run.choose_weights(weights), found)
+        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given, confidence)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
@@ -166,6 +171,27 @@ class Ensemble:
         query = self._query(head, tail, relation)
         return self._rankings([query])[0].place(self._names.entity(answer)).rank
 
+    def probabilities(
+        self, query: QueryIds, ranking: CandidateRanking, entities: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the probability that each of k entities is a missing fact, (k,) float64; see ``Confidence``.
+
+        NaN says that there is not enough evidence, that the entity is a known answer, or that a model with a weight
+        abstains on it.
+
+        Args:
+            query: the query.
+            ranking: its candidates.
+            entities: ids, (k,).
+        """
+        found = np.full(len(entities), np.nan)
+        if self.confidence is None or ranking.newcomers is not None:
+            return found
+        asked = self._candidates(query, ranking)
+        new = ~ranking.known[entities]
+        found[new] = self.confidence.probability(self._group(query), asked, entities[new])
+        return found
+
     def explain(
         self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None
     ) -> tuple[ScorePath, ...]:
@@ -194,7 +220,7 @@ class Ensemble:
         return self.resolve(str(head if tail is None else tail), relation, DIRECTIONS[direction])
 
     def _group(self, query: QueryIds) -> int:
-        return int(self._groups[query.relation, query.direction])
+        return int(self.groups[query.relation, query.direction])
 
     def _rankings(self, batch: list[QueryIds]) -> list[CandidateRanking]:
         """Score up to ``models.rows`` queries, each with the models that have a weight for it."""
@@ -232,6 +258,13 @@ class Ensemble:
         asked = query.anchor, query.relation, query.direction
         given = {} if self.facts is None else dict.fromkeys(self.facts.stated.answers_to(*asked), GIVEN)
         return given | self._trained.stated_answers.answers_to(*asked)
+
+    def _candidates(self, query: QueryIds, ranking: CandidateRanking) -> Candidates:
+        """Return the candidates of a query as probabilities take them: compared with its answers in train, if any."""
+        split_of = self._known(query)
+        trained = [entity for entity, split in split_of.items() if split == SPLITS[0]]
+        hidden = None if self._loops[query.relation] else query.anchor
+        return Candidates.of(ranking, hidden, np.array(trained or list(split_of), dtype=np.int64))
 
     def _abstaining(self, query: QueryIds, entity: int) -> tuple[str, ...]:
         """Return the models that do not vote, though they have a weight, because an entity is new to them."""
@@ -303,23 +336,24 @@ class Ensemble:
         return tuple(notes)
 
     def _predictions(self, query: QueryIds, ranking: CandidateRanking, asked: Asked) -> Predictions:
-        labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(query)
+        labels, names = self.dataset.entities.labels, self.dataset.names
         split_of = self._known(query)
         answers = []
         hidden = None if self._loops[query.relation] else query.anchor
-        for entity, place in ranking.best(asked.top, with_known=asked.known == "mark", without=hidden):
+        best = ranking.best(asked.top, with_known=asked.known == "mark", without=hidden)
+        probabilities = self.probabilities(query, ranking, np.array([entity for entity, _ in best])).tolist()
+        for (entity, rank), probability in zip(best, probabilities, strict=True):
             split = split_of.get(entity)
             abstained = self._abstaining(query, entity)
             answers.append(
                 Prediction(
                     entity=labels[entity],
                     name=names.get(labels[entity]),
-                    rank=place.rank,
+                    rank=rank.rank,
+                    place=None if split else ranking.place_without(hidden, entity, rank).rank,
                     score=ranking.score(entity),
                     known=split,
-                    confidence=(
-                        None if split or abstained else self._confidence_at(group, place, answered=bool(split_of))
-                    ),
+                    confidence=None if abstained or np.isnan(probability) else probability,
                     votes=self._votes(self._voters(query), entity, ranking.model_ranks(entity)),
                     abstained=abstained,
                     paths=self._paths(query, entity) if asked.explain else None,
@@ -342,16 +376,3 @@ class Ensemble:
         rows = zip(np.flatnonzero(voters.used).tolist(), ranks, strict=True)
         votes = [Vote(self.weights.models[i], rank, shares[i]) for i, rank in rows if shares[i] and rank is not None]
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
-
-    def _confidence_at(self, group: int, place: Place, *, answered: bool) -> float | None:
-        return None if self._confidence is None else self._confidence.share_at(group, place, answered=answered)
-
-    @cached_property
-    def _confidence(self) -> Confidence | None:
-        if not self.run.has_ranks("valid"):
-            return None
-        valid = self.run.ranks("valid")
-        try:
-            return Confidence.from_valid(valid, self.weights, len(self._trained.entities))
-        except (RanksError, WeightsError):  # the ranks are of other models or other data
-            return None
