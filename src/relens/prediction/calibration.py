@@ -62,29 +62,40 @@ class Regression(NamedTuple):
     intercepts: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, judged: Judged, n_groups: int) -> Self:
-        """Fit by Newton's method; features whose coefficient would be negative are left out, the worst first."""
-        low, high = np.quantile(judged.features, [0.0005, 0.9995], axis=0)
-        clipped = np.clip(judged.features, low, high)
-        weight = judged.weight / judged.weight.mean()
-        mean = np.average(clipped, axis=0, weights=weight)
-        scale = np.sqrt(np.average((clipped - mean) ** 2, axis=0, weights=weight))
-        scale = np.where(scale > 0, scale, 1.0)
-        standard = (clipped - mean) / scale
-        used = np.ptp(clipped, axis=0) > 0
+    def fit(cls, judged: Judged, n_groups: int, start: "Regression | None" = None) -> Self:
+        """Fit by Newton's method; features whose coefficient would be negative are left out, the worst first.
+
+        With ``start``, a fit to more candidates, use the features that it uses, in its range and units.
+        """
+        if start is None:
+            low, high = np.quantile(judged.features, [0.0005, 0.9995], axis=0)
+            clipped = np.clip(judged.features, low, high)
+            mean = np.average(clipped, axis=0, weights=judged.weight)
+            scale = np.sqrt(np.average((clipped - mean) ** 2, axis=0, weights=judged.weight))
+            scale = np.where(scale > 0, scale, 1.0)
+            zero = np.zeros(judged.features.shape[1])
+            begun = cls(low, high, mean, scale, zero, np.zeros(n_groups))
+            used = np.ptp(clipped, axis=0) > 0
+        else:
+            begun, used = cls(*start), start.coefficients > 0
+        standard = begun.standard(judged.features)
         while True:
-            found, intercepts = _newton(standard[:, used], judged._replace(weight=weight), n_groups)
-            if not (found < 0).any():
+            found, intercepts = _newton(standard[:, used], judged, begun._replace(coefficients=begun.coefficients[used]))
+            if start is not None or not (found < 0).any():
                 break
             used[np.flatnonzero(used)[np.argmin(found)]] = False
-        coefficients = np.zeros(standard.shape[1])
-        coefficients[used] = found
-        return cls(low, high, mean, scale, coefficients, intercepts)
+        coefficients = np.zeros(len(used))
+        coefficients[used] = np.maximum(found, 0)
+        return begun._replace(coefficients=coefficients, intercepts=intercepts)
+
+    def standard(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return features (n, F) in the range and the units of this regression, (n, F)."""
+        found: npt.NDArray[np.float64] = (np.clip(features, self.low, self.high) - self.mean) / self.scale
+        return found
 
     def log_odds(self, features: npt.NDArray[np.float64], group: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the log odds of n candidates with features (n, F) and groups (n,), as (n,)."""
-        standard = (np.clip(features, self.low, self.high) - self.mean) / self.scale
-        found: npt.NDArray[np.float64] = standard @ self.coefficients + self.intercepts[group]
+        found: npt.NDArray[np.float64] = self.standard(features) @ self.coefficients + self.intercepts[group]
         return found
 
 
@@ -130,41 +141,46 @@ class Steps(NamedTuple):
 
 def cross_fitted(judged: Judged, n_groups: int) -> tuple[Regression, npt.NDArray[np.float64]]:
     """Return the regression on all n candidates, and the log odds of each by one without its fold, (n,)."""
-    found = np.zeros(len(judged.true))
+    whole, found = Regression.fit(judged, n_groups), np.zeros(len(judged.true))
     for fold in np.unique(judged.fold).tolist():
         inside = judged.fold == fold
-        found[inside] = Regression.fit(judged[~inside], n_groups).log_odds(
-            judged.features[inside], judged.group[inside]
-        )
-    return Regression.fit(judged, n_groups), found
+        without = Regression.fit(judged[~inside], n_groups, whole)
+        found[inside] = without.log_odds(judged.features[inside], judged.group[inside])
+    return whole, found
 
 
 def _newton(
-    standard: npt.NDArray[np.float64], judged: Judged, n_groups: int
+    standard: npt.NDArray[np.float64], judged: Judged, start: Regression
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return coefficients (f,) and intercepts (G,) of greatest penalised likelihood.
+    """Return coefficients (f,) and intercepts (G,) of greatest penalised likelihood, searched from those of ``start``.
 
     The intercepts are a common one, which is not penalised, plus one per group. Their part of the Hessian is diagonal,
-    and is eliminated first.
+    and is eliminated first. Weights are scaled to a mean of 1 over questions of equal weight.
     """
-    rate = np.clip(np.average(judged.true, weights=judged.weight), 1e-9, 1 - 1e-9)
+    n_groups, group, weight = len(start.intercepts), judged.group, judged.weight / judged.weight.mean()
     design = np.column_stack([standard, np.ones(len(standard))])
-    beta = np.append(np.zeros(standard.shape[1]), np.log(rate / (1 - rate)))
-    own = np.zeros(n_groups)
+    common = float(start.intercepts.mean())
+    if not start.coefficients.any():
+        rate = np.clip(np.average(judged.true, weights=weight), 1e-9, 1 - 1e-9)
+        common = float(np.log(rate / (1 - rate)))
+    beta = np.append(start.coefficients, common)
+    own = start.intercepts - common if start.coefficients.any() else np.zeros(n_groups)
     ridge = np.append(np.full(standard.shape[1], RIDGE), 1e-6)
     for _ in range(STEPS):
-        p = _probability(design @ beta + own[judged.group])
-        slope, bend = judged.weight * (judged.true - p), judged.weight * p * (1 - p)
-        own_slope = np.bincount(judged.group, slope, n_groups) - own / SPREAD**2
-        own_bend = np.bincount(judged.group, bend, n_groups) + 1 / SPREAD**2
-        cross = np.stack([np.bincount(judged.group, bend * column, n_groups) for column in design.T])  # (f + 1, G)
-        hessian = (design * bend[:, None]).T @ design + np.diag(ridge) - (cross / own_bend) @ cross.T
+        p = _probability(design @ beta + own[group])
+        slope, bend = weight * (judged.true - p), weight * p * (1 - p)
+        own_slope = np.bincount(group, slope, n_groups) - own / SPREAD**2
+        own_bend = np.bincount(group, bend, n_groups) + 1 / SPREAD**2
+        bent = design * bend[:, None]
+        cross = np.stack([np.bincount(group, column, n_groups) for column in bent.T])  # (f + 1, G)
+        hessian = bent.T @ design + np.diag(ridge) - (cross / own_bend) @ cross.T
         gradient = design.T @ slope - ridge * beta - (cross / own_bend) @ own_slope
         change = np.linalg.solve(hessian, gradient)
         own_change = (own_slope - cross.T @ change) / own_bend
-        shortened = min(1.0, 5.0 / max(1e-12, float(np.abs(change).max()), float(np.abs(own_change).max())))
+        largest = max(float(np.abs(change).max()), float(np.abs(own_change).max()))
+        shortened = min(1.0, 3.0 / max(largest, 1e-12))
         beta, own = beta + shortened * change, own + shortened * own_change
-        if max(np.abs(change).max(), np.abs(own_change).max()) < 1e-7:
+        if largest < 1e-6:
             break
     return beta[:-1], own + beta[-1]
 

@@ -47,13 +47,11 @@ class Calibrated(NamedTuple):
         regression, log_odds = cross_fitted(judged, len(questions))
         return cls(regression, Steps.fit(log_odds, judged.true, judged.weight), questions, behind)
 
-    def probability(self, group: int, evidence: Evidence) -> npt.NDArray[np.float64]:
-        """Return the probability of k candidates of a question, (k,); NaN if the group has too few questions."""
-        n = len(evidence.places)
-        if self.questions[group] < LEAST_QUESTIONS:
-            return np.full(n, np.nan)
-        log_odds = self.regression.log_odds(evidence.features, np.full(n, group))
-        return np.where(evidence.places > PLACES, min(self.behind, self.steps.values[0]), self.steps.at(log_odds))
+    def probability(self, group: npt.NDArray[np.int64], evidence: Evidence) -> npt.NDArray[np.float64]:
+        """Return the probability of k candidates of questions in groups (k,), as (k,); NaN: too few such questions."""
+        found = self.steps.at(self.regression.log_odds(evidence.features, group))
+        found = np.where(evidence.places > PLACES, min(self.behind, float(self.steps.values[0])), found)
+        return np.where(self.questions[group] < LEAST_QUESTIONS, np.nan, found)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -112,8 +110,20 @@ class Confidence:
         if part is None or not len(entities):
             return np.full(len(entities), np.nan)
         evidence = evidence_of(asked, entities, self.scales[self.weights.table[group] > 0])
-        features = in_usual_units(evidence.features, np.tile(self.usual[group], (len(entities), 1)))
-        return part.probability(group, Evidence(evidence.places, features))
+        groups = np.full(len(entities), group)
+        features = in_usual_units(evidence.features, self.usual[groups])
+        return part.probability(groups, Evidence(evidence.places, features))
+
+    def of_judged(self, judgement: Judgement) -> npt.NDArray[np.float64]:
+        """Return the probabilities of n judged candidates, (n,); see ``probability``."""
+        group = judgement.group[judgement.question]
+        features = in_usual_units(judgement.features, self.usual[group])
+        found = np.full(len(features), np.nan)
+        for part, answered in zip(self.parts, (False, True), strict=True):
+            rows = judgement.answered[judgement.question] == answered
+            if part is not None:
+                found[rows] = part.probability(group[rows], Evidence(judgement.places[rows], features[rows]))
+        return found
 
     @classmethod
     def fit(
@@ -148,20 +158,36 @@ class Confidence:
                 continue
             unseen, true = judgement.behind[:, kind] @ weight[kind]
             judged = Judged(
-                features[rows], judgement.group[question], fold[question], weight[question], judgement.true[rows]
+                features[rows],
+                judgement.group[question],
+                fold[question],
+                weight[question] * judgement.share[rows],
+                judgement.true[rows],
             )
             questions = np.bincount(judgement.group[kind], minlength=len(weights.grouping))
             parts.append(Calibrated.fit(judged, questions, float(true / max(1.0, unseen))))
         counts = {"questions": len(weight), "candidates": len(judgement.true), "facts": int(judgement.true.sum())}
         return cls(weights, scales, usual[0], (parts[0], parts[1]), made_from, counts)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "made_from": dict(self.made_from),
+            "counts": dict(self.counts),
+            "features": list(FEATURES),
+            "scales": self.scales.tolist(),
+            "usual": self.usual.tolist(),
+            **{kind: part and part.to_json() for kind, part in zip(KINDS, self.parts, strict=True)},
+        }
+
+    @property
+    def digest(self) -> str:
+        """The identity of the contents."""
+        return sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
     def save(self, run: Run, name: str) -> None:
         """Keep this in a run, for the weights of a name."""
-        parts = {kind: part and part.to_json() for kind, part in zip(KINDS, self.parts, strict=True)}
-        values = {"scales": self.scales.tolist(), "usual": self.usual.tolist(), **parts}
-        CALIBRATION.write(
-            run.calibration_path(name), {"made_from": self.made_from, "counts": self.counts, "features": FEATURES, **values}
-        )
+        CALIBRATION.write(run.calibration_path(name), self.to_json())
 
     @classmethod
     def load(cls, run: Run, name: str, weights: EnsembleWeights) -> Self | None:

@@ -19,6 +19,7 @@ from relens.prediction.candidate_ranking import CandidateRanking, Newcomers
 from relens.prediction.confidence import Confidence
 from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
+from relens.prediction.judging import compared_with
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
 from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
@@ -262,9 +263,8 @@ class Ensemble:
     def _candidates(self, query: QueryIds, ranking: CandidateRanking) -> Candidates:
         """Return the candidates of a query as probabilities take them: compared with its answers in train, if any."""
         split_of = self._known(query)
-        trained = [entity for entity, split in split_of.items() if split == SPLITS[0]]
         hidden = None if self._loops[query.relation] else query.anchor
-        return Candidates.of(ranking, hidden, np.array(trained or list(split_of), dtype=np.int64))
+        return Candidates.of(ranking, hidden, compared_with(split_of, (*SPLITS, GIVEN)))
 
     def _abstaining(self, query: QueryIds, entity: int) -> tuple[str, ...]:
         """Return the models that do not vote, though they have a weight, because an entity is new to them."""

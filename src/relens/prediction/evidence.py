@@ -127,12 +127,13 @@ def _best_others(
     possible: npt.NDArray[np.int64],
     entities: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
-    """Return the mean score of the ``AHEAD`` possible candidates of least cost other than each of k entities, (k,)."""
-    cost = asked.cost[possible]
-    count = min(AHEAD + 1, len(possible))
-    best = possible[np.argsort(cost, kind="stable")[:count]] if count else possible
-    found = np.zeros(len(entities))
-    for row, entity in enumerate(entities.tolist()):
-        others = best[best != entity][:AHEAD]
-        found[row] = mean[others].mean() if len(others) else mean[entity]
+    """Return the mean score of the ``AHEAD`` possible candidates of least cost other than each of k entities, (k,).
+
+    An entity without others gets its own.
+    """
+    first = possible[np.argsort(asked.cost[possible], kind="stable")[: AHEAD + 1]]
+    inside = np.isin(entities, first)
+    others = np.where(inside, len(first) - 1, min(AHEAD, len(first)))
+    total = np.where(inside, mean[first].sum() - mean[entities], mean[first[:AHEAD]].sum())
+    found: npt.NDArray[np.float64] = np.where(others > 0, total / np.maximum(1, others), mean[entities])
     return found

@@ -19,6 +19,9 @@ from relens.progress import SILENT, Progress
 PLACES = 100
 """Places whose candidates are judged one by one; all candidates behind them are judged together."""
 
+NEAR, THIN = 10, 8
+"""Behind the first ``NEAR`` places, one candidate in ``THIN`` is judged for all of them; hidden facts always are."""
+
 USUAL = 5.0
 """Known answers that the scores of all groups count for in the usual scores of a group."""
 
@@ -54,6 +57,7 @@ class Judgement(NamedTuple):
     Attributes:
         features: see ``evidence_of``, of raw mean scores, (n, F) float64.
         places: the place of each, (n,) float64.
+        share: how many candidates of its question each stands for, (n,) float64.
         question: the number of its question in the population, (n,) int64.
         entity: its id, (n,) int64.
         true: whether it is a hidden fact, (n,) bool.
@@ -66,6 +70,7 @@ class Judgement(NamedTuple):
 
     features: npt.NDArray[np.float64]
     places: npt.NDArray[np.float64]
+    share: npt.NDArray[np.float64]
     question: npt.NDArray[np.int64]
     entity: npt.NDArray[np.int64]
     true: npt.NDArray[np.bool_]
@@ -80,20 +85,27 @@ class _OfQuestion(NamedTuple):
 
     features: npt.NDArray[np.float64]
     places: npt.NDArray[np.float64]
+    share: npt.NDArray[np.float64]
     entity: npt.NDArray[np.int64]
     true: npt.NDArray[np.bool_]
     behind: tuple[int, int]
     answered: bool
 
     @classmethod
-    def judge(cls, asked: Candidates, missing: npt.NDArray[np.int64], scales: npt.NDArray[np.float64]) -> Self:
-        """Judge the best ``PLACES`` candidates of a question with the hidden answers ``missing`` (m,)."""
+    def judge(
+        cls, asked: Candidates, missing: npt.NDArray[np.int64], scales: npt.NDArray[np.float64], number: int
+    ) -> Self:
+        """Judge the best ``PLACES`` candidates of question ``number``, with the hidden answers ``missing`` (m,)."""
         possible = np.flatnonzero(asked.possible)
         best = possible[np.argsort(asked.cost[possible], kind="stable")[:PLACES]]
-        found = evidence_of(asked, best, scales)
         true = np.isin(best, missing)
+        at = np.arange(len(best))
+        far = (at >= NEAR) & ~true
+        kept = np.flatnonzero(~far | ((at + number) % THIN == 0))
+        found = evidence_of(asked, best[kept], scales)
         behind = len(possible) - len(best), len(missing) - int(true.sum())
-        return cls(found.features, found.places, best, true, behind, len(asked.known) > 0)
+        share = np.where(far[kept], float(THIN), 1.0)
+        return cls(found.features, found.places, share, best[kept], true[kept], behind, len(asked.known) > 0)
 
 
 def judge(
@@ -125,13 +137,14 @@ def judge(
                 asked = int(population.anchor[q]), int(population.relation[q]), int(population.direction[q])
                 split_of = panel.dataset.stated_answers.answers_to(*asked)
                 known, missing, others = _by_split(split_of, splits)
+                compared = compared_with(split_of, splits.known)
                 weights = panel.sets[sets[q]]
                 anchor = None if loops[asked[1]] else asked[0]
                 of_query = [row[q - begin] for row in scores]
-                candidates, scales = _candidates(panel, weights, group[q], of_query, (known, others, anchor))
-                found.append(_OfQuestion.judge(candidates, missing, scales))
+                candidates, scales = _candidates(panel, weights, group[q], of_query, (compared, np.append(known, others), anchor))
+                found.append(_OfQuestion.judge(candidates, missing, scales, q))
                 for s, each in enumerate(panel.sets):
-                    _count_known(sums[s, :, group[q]], panel, each.table[group[q]], of_query, known)
+                    _count_known(sums[s, :, group[q]], panel, each.table[group[q]], of_query, candidates.known)
             advance(rows.stop - rows.start)
     return _joined(found, group, sums)
 
@@ -157,6 +170,15 @@ def _by_split(split_of: dict[int, str], splits: Hidden) -> tuple[npt.NDArray[np.
     return tuple(np.array(kind, dtype=np.int64) for kind in kinds)
 
 
+def compared_with(split_of: dict[int, str], known: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Return the answers that candidates are compared with: those in the first known split that has any, (m,)."""
+    for split in known:
+        found = [entity for entity, of in split_of.items() if of == split]
+        if found:
+            return np.array(found, dtype=np.int64)
+    return np.empty(0, dtype=np.int64)
+
+
 def _candidates(
     panel: Panel,
     weights: EnsembleWeights,
@@ -171,16 +193,16 @@ def _candidates(
         weights: the set of weights that orders the candidates.
         group: the group of the question.
         scores: the scores of all entities by each of N models, (E,).
-        left_out: known answers, other answers that are left out, and the anchor if it takes no place.
+        left_out: known answers to compare with, all answers that are left out, and the anchor if it takes no place.
     """
-    known, others, anchor = left_out
+    compared, answers, anchor = left_out
     row = weights.table[group]
     used = np.flatnonzero(row)
     gap_scales = None if weights.gap_scales is None else weights.gap_scales[used]
     ranking = CandidateRanking(
-        np.stack([scores[i] for i in used]), np.append(known, others), row[used], INPUTS[weights.input], gap_scales
+        np.stack([scores[i] for i in used]), answers, row[used], INPUTS[weights.input], gap_scales
     )
-    return Candidates.of(ranking, anchor, known), panel.scales[used]
+    return Candidates.of(ranking, anchor, compared), panel.scales[used]
 
 
 def _count_known(
@@ -201,6 +223,7 @@ def _joined(found: Sequence[_OfQuestion], group: npt.NDArray[np.int64], sums: np
     return Judgement(
         features=np.concatenate([each.features for each in found]),
         places=np.concatenate([each.places for each in found]),
+        share=np.concatenate([each.share for each in found]),
         question=np.repeat(np.arange(len(found)), [len(each.entity) for each in found]),
         entity=np.concatenate([each.entity for each in found]),
         true=np.concatenate([each.true for each in found]),

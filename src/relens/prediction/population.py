@@ -9,10 +9,10 @@ from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, Queries, query_key
 from relens.seeding import generator
 
-ANSWERED = 6000
+ANSWERED = 3000
 """Most sampled questions with known answers."""
 
-UNANSWERED = 3000
+UNANSWERED = 1500
 """Most sampled questions without known answers, and as many of those with a hidden one."""
 
 LEAST = 10
@@ -123,7 +123,7 @@ def _unasked(
     """
     n_entities, n_relations = shape
     n_groups = 2 * n_relations
-    each = min(n_entities, -(-most // n_groups))
+    each = min(n_entities, max(LEAST, -(-most // n_groups)))
     group = np.repeat(np.arange(n_groups), each)
     anchor = np.concatenate([rng.choice(n_entities, each, replace=False) for _ in range(n_groups)])
     keys = anchor * n_groups + group
