@@ -10,6 +10,7 @@ from relens.exports import lazy_exports
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from relens.api import calibrate as calibrate
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
@@ -55,6 +56,7 @@ _PUBLIC = {
     "RunComparison": "relens.run_comparison",
     "Simulation": "relens.packs.simulation",
     "TrainedModel": "relens.training.trained",
+    "calibrate": "relens.api",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
     "evaluate": "relens.evaluation",

@@ -15,7 +15,7 @@ from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
 from relens.errors import InputError
 from relens.pipeline.plan import Plan
-from relens.prediction import Ensemble, Facts, KnownFacts, Predictions
+from relens.prediction import Confidence, Ensemble, Facts, KnownFacts, Predictions
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -307,6 +307,39 @@ def predict(
     """
     ensemble = Ensemble.open(run, weights, device, facts=facts)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
+
+
+def calibrate(
+    run: Run | Path | str,
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Confidence:
+    """Calibrate the confidence of predictions on validation, and keep it in the run; test is not read.
+
+    ``relens.run`` does this for its default weights. Repeat it after a new search or a new ranking.
+
+    Args:
+        run: a run with trained models, ranks and weights.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        seed: root of the sample of questions.
+        progress: where progress is shown.
+
+    For example::
+
+        confidence = relens.calibrate("runs/patterns")
+        print(confidence.counts)
+    """
+    from relens.prediction.calibrating import calibrate as calibrated
+
+    with open_run(run).held() as source:
+        name = source.choose_weights(weights)
+        found = calibrated(source, name, device, seed=seed, progress=progress)
+        found.save(source, name)
+    return found
 
 
 def upgrade(run: Run | Path | str) -> list[str]:

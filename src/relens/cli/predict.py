@@ -21,7 +21,19 @@ from relens.visible import visible, visible_json
 if TYPE_CHECKING:
     from _csv import Writer
 
-COLUMNS = ("anchor", "relation", "direction", "answer", "name", "rank", "score", "confidence", "known", "votes")
+COLUMNS = (
+    "anchor",
+    "relation",
+    "direction",
+    "answer",
+    "name",
+    "rank",
+    "place",
+    "score",
+    "confidence",
+    "known",
+    "votes",
+)
 
 
 facts_option = click.option(
@@ -77,9 +89,10 @@ def predict(
     """Answer questions about the graph of RUN: the best tails for --head and --relation, or heads for --tail.
 
     Each answer has its rank under the ensemble and under every model with a weight. As in the evaluation, other known
-    answers are removed. The confidence is the share of validation queries of the same group whose missing answer had
-    that rank. Models run on the device that the run was ranked on, if it is here. A file of questions is answered in
-    tab-separated lines, or in JSON lines with --json.
+    answers are removed. Its place leaves out the entity in the question, too, if it cannot be an answer. The confidence
+    is the probability that the answer is a missing fact, calibrated on validation (`relens calibrate`). Models run on
+    the device that the run was ranked on, if it is here. A file of questions is answered in tab-separated lines, or in
+    JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
     ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"], options["facts"])
@@ -125,10 +138,11 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     named = any(answer.name for answer in found)
     columns = (
         Column("rank", "g"),
+        Column("place", "g"),
         Column("answer", align="left"),
         *([Column("name", align="left")] if named else []),
         Column("known", align="left"),
-        Column("confidence if missing", ".0%"),
+        Column("confidence", ".1%"),
         Column("score", ".4g"),
         *(Column(f"{model} ×{weight:.2f}", ",g") for model, weight in voters.items()),
     )
@@ -136,6 +150,7 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
         Row(
             (
                 answer.rank,
+                answer.place,
                 answer.entity,
                 *([answer.name] if named else []),
                 answer.known,
@@ -161,9 +176,19 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
         *([_hidden_anchor(found)] if hidden else []),
         *found.notes,
         "under a model: its own rank of the answer; × its weight in this group",
-        "confidence: how often a missing answer had this rank on validation; it means nothing if none is missing",
+        _of_confidence(found, ensemble),
     )
     return Table(found.question, columns, rows, facts, notes)
+
+
+def _of_confidence(found: Predictions, ensemble: Ensemble) -> str:
+    """Say what the confidence means, or why there is none."""
+    if ensemble.confidence is None:
+        return f"no confidence: `relens calibrate {ensemble.run.path}` calibrates it for these weights and models"
+    new = [answer for answer in found if answer.known is None]
+    if new and all(answer.confidence is None for answer in new):
+        return "no confidence: there is not enough evidence on questions like this one"
+    return "confidence: the probability that the answer is a fact, if as many are missing as validation has"
 
 
 def paths_table(found: Predictions) -> Table:
@@ -232,7 +257,8 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
             writer.writerow(
                 [
                     found.anchor, found.relation, found.direction, answer.entity, answer.name or "",
-                    f"{answer.rank:g}", f"{answer.score:.6g}", confidence, answer.known or "", votes,
+                    f"{answer.rank:g}", "" if answer.place is None else f"{answer.place:g}", f"{answer.score:.6g}",
+                    confidence, answer.known or "", votes,
                     *(["; ".join(f"{path.model}:{path.importance:.4g} {path}" for path in answer.paths or ())]
                       if explain else []),
                 ]

@@ -1,5 +1,6 @@
 """Prediction: answers of a run's ensemble to questions about its graph."""
 
+from relens.prediction.confidence import Confidence
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.facts import Facts
 from relens.prediction.names import AmbiguousNameError, NameIndex, Names, NoSuchNameError
@@ -11,6 +12,7 @@ __all__ = [
     "KNOWN",
     "AmbiguousNameError",
     "Asked",
+    "Confidence",
     "Ensemble",
     "Facts",
     "KnownFacts",

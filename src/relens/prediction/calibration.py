@@ -80,7 +80,9 @@ class Regression(NamedTuple):
             begun, used = cls(*start), start.coefficients > 0
         standard = begun.standard(judged.features)
         while True:
-            found, intercepts = _newton(standard[:, used], judged, begun._replace(coefficients=begun.coefficients[used]))
+            found, intercepts = _newton(
+                standard[:, used], judged, begun._replace(coefficients=begun.coefficients[used])
+            )
             if start is not None or not (found < 0).any():
                 break
             used[np.flatnonzero(used)[np.argmin(found)]] = False

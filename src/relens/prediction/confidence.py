@@ -16,7 +16,7 @@ from relens.prediction.judging import PLACES, Judgement, usual_scores
 from relens.records import CALIBRATION, mapping, number, whole
 from relens.runs import Run
 
-LEAST_QUESTIONS = 10
+LEAST_QUESTIONS = 5
 """Sampled questions that a group needs to get probabilities."""
 
 LEAST_FACTS = 20

@@ -14,7 +14,7 @@ from relens.data.queries import DIRECTIONS, SPLITS, Queries
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, RanksError, WeightsError, nearest
+from relens.errors import InputError, nearest
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers
 from relens.prediction.confidence import Confidence
 from relens.prediction.evidence import Candidates, self_related

@@ -45,7 +45,7 @@ class Panel(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """The splits whose answers are known, and the split whose answers are hidden; those of other splits are left out."""
+    """The splits whose answers are known, and the one whose answers are hidden; those of others are left out."""
 
     known: tuple[str, ...]
     hidden: str
@@ -141,7 +141,9 @@ def judge(
                 weights = panel.sets[sets[q]]
                 anchor = None if loops[asked[1]] else asked[0]
                 of_query = [row[q - begin] for row in scores]
-                candidates, scales = _candidates(panel, weights, group[q], of_query, (compared, np.append(known, others), anchor))
+                candidates, scales = _candidates(
+                    panel, weights, group[q], of_query, (compared, np.append(known, others), anchor)
+                )
                 found.append(_OfQuestion.judge(candidates, missing, scales, q))
                 for s, each in enumerate(panel.sets):
                     _count_known(sums[s, :, group[q]], panel, each.table[group[q]], of_query, candidates.known)

@@ -110,9 +110,7 @@ def _factor(sizes: npt.NDArray[np.int64], most: int) -> float:
     return low
 
 
-def _unasked(
-    answered: npt.NDArray[np.int64], shape: tuple[int, int], most: int, rng: np.random.Generator
-) -> Drawn:
+def _unasked(answered: npt.NDArray[np.int64], shape: tuple[int, int], most: int, rng: np.random.Generator) -> Drawn:
     """Draw equally many questions of each relation and direction that have no answer, about ``most`` in total.
 
     Args:

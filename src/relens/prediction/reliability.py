@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ POPULATIONS = {
     "likely": f"those of the first {SHOWN} places that got {LIKELY:.0%} or more",
     "missing": f"the first {SHOWN} places of the questions that test answers",
 }
-"""Answers that are compared, by name. Someone who asks does not know whether test, or anything, has a missing answer."""
+"""Answers that are compared, by name. Someone who asks does not know whether an answer is missing."""
 
 
 class Bin(NamedTuple):
@@ -75,7 +76,7 @@ class Reliability:
         given = ~np.isnan(stated)
         place = np.clip(np.searchsorted(EDGES, stated, side="right") - 1, 0, len(EDGES) - 2)
         bins = []
-        for number_of, (low, high) in enumerate(zip(EDGES[:-1], EDGES[1:], strict=True)):
+        for number_of, (low, high) in enumerate(pairwise(EDGES)):
             rows = given & (place == number_of)
             total = float(weight[rows].sum())
             if total > 0:

@@ -16,6 +16,7 @@ from relens.errors import DamagedError, InputError, RelensError
 from relens.evaluation import Evaluation
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
+from relens.prediction.reliability import Reliability, measure_reliability
 from relens.progress import SILENT, Progress
 from relens.records import COMPARISON as COMPARED
 from relens.records import TRAINED
@@ -43,6 +44,7 @@ class Material:
         dataset: the graph; None if it cannot be loaded.
         trainings: trainings by model; empty for imported ranks.
         missing: sentences that say what the run lacks.
+        reliability: stated probabilities beside observed shares on test, by population; None without a calibration.
     """
 
     run: Run
@@ -52,6 +54,7 @@ class Material:
     dataset: Dataset | None
     trainings: dict[str, Training]
     missing: tuple[str, ...]
+    reliability: dict[str, Reliability] | None = None
 
     @property
     def ensemble(self) -> str:
@@ -99,7 +102,20 @@ def gather(run: Run, *, progress: Progress = SILENT) -> Material:
         missing.append("The run holds ranks but no trained models, so there are no training curves.")
     if without:
         missing.append(without)
-    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
+    reliability = _reliability(run, progress, missing) if trainings else None
+    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing), reliability)
+
+
+def _reliability(run: Run, progress: Progress, missing: list[str]) -> dict[str, Reliability] | None:
+    """Return the reliability of the default weights' probabilities; if there is none, ``missing`` gets a sentence."""
+    try:
+        found = measure_reliability(run, run.choose_weights(), progress=progress)
+    except RelensError as error:
+        missing.append(f"The reliability of the confidence is not shown: {error}")
+        return None
+    if found is None:
+        missing.append(f"The confidence is not calibrated: `relens calibrate {run.path}` does it.")
+    return found
 
 
 def _is_searched(weights: EnsembleWeights) -> bool:
