@@ -33,7 +33,7 @@ def calibrate(run: Run, name: str, device: str = "auto", *, seed: int = 0, progr
     validation rank. Each question is judged under weights that were fitted without its hidden facts.
     """
     ensemble = Ensemble.open(run, name, device)
-    valid = _valid_ranks(run, ensemble.weights)
+    valid = valid_ranks(run, ensemble.weights)
     population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed)
     fold = generator(seed, "folds").permutation(len(population)) % FOLDS
     sets = [ensemble.weights, *_refitted(ensemble.weights, valid, population, fold)]
@@ -45,7 +45,7 @@ def calibrate(run: Run, name: str, device: str = "auto", *, seed: int = 0, progr
     )
 
 
-def _valid_ranks(run: Run, weights: EnsembleWeights) -> PackedRanks:
+def valid_ranks(run: Run, weights: EnsembleWeights) -> PackedRanks:
     """Return the validation ranks that the weights were fitted on; an error says why they do not serve."""
     valid = run.ranks("valid")
     if valid.provenance.candidates != "all" or valid.gap_scales is None:
