@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from relens.api import add_members as add_members
+    from relens.api import calibrate as calibrate
     from relens.api import classify as classify
     from relens.api import discover as discover
     from relens.api import predict as predict
@@ -71,6 +72,7 @@ _PUBLIC = {
     "TrainedModel": "relens.training.trained",
     "add_members": "relens.api",
     "classify": "relens.api",
+    "calibrate": "relens.api",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
     "discover": "relens.api",

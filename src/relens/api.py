@@ -20,6 +20,7 @@ from relens.errors import InputError
 from relens.pipeline.plan import Plan, load_graph
 from relens.prediction import (
     ClassifiedTriple,
+    Confidence,
     Ensemble,
     Facts,
     KnownFacts,
@@ -559,6 +560,41 @@ def discover(
         parts=_path(parts),
         progress=progress,
     )
+
+
+def calibrate(
+    run: Run | Path | str,
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Confidence:
+    """Calibrate the confidence of predictions on validation, and keep it in the run; test is not read.
+
+    ``relens.run`` does this for its default weights. Repeat it after a new search or a new ranking.
+
+    Args:
+        run: a run with trained models, ranks and weights.
+        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of other origin, whose code runs, see ``predict``.
+        seed: root of the sample of questions.
+        progress: where progress is shown.
+
+    For example::
+
+        confidence = relens.calibrate("runs/patterns")
+        print(confidence.counts)
+    """
+    from relens.prediction.calibrating import calibrate as calibrated
+
+    with open_run(run).held() as source:
+        name = source.choose_weights(weights)
+        found = calibrated(source, name, device, seed=seed, progress=progress)
+        found.save(source, name)
+    return found
 
 
 def upgrade(run: Run | Path | str, *, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:

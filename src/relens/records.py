@@ -174,6 +174,8 @@ PACK = RecordKind(
 REDUCED = RecordKind("relens reduced ranks", 1, "Reduce the ranks again with `relens ranks reduce`.", RanksError)
 RANKED_BY = RecordKind("relens origin of ranks", 1, "Rank again with `relens rank RUN --force`.", RanksError)
 WEIGHTS = RecordKind("relens weights", 1, "Search again with `relens search`.", WeightsError)
+CALIBRATION = RecordKind("relens calibration", 1, "Calibrate again with `relens calibrate RUN`.")
+RELIABILITY = RecordKind("relens reliability", 1, "Measure it again with `relens report RUN`.")
 EVALUATION = RecordKind("relens evaluation", 1, "Evaluate again with `relens evaluate RUN`.")
 RELATIONS = RecordKind(
     "relens evaluation of relations", 1, "Evaluate again with `relens evaluate RUN --question relation`."

@@ -43,7 +43,7 @@ MADE_BY = "made_by.json"
 GRAPH = "graph"
 RETRAIN = ".again"
 """An empty file in the folder of a model that must be trained again; training removes it at the end."""
-FOLDERS = ("models", "ranks", "weights", "evaluations", "stages")
+FOLDERS = ("models", "ranks", "weights", "calibrations", "reliability", "evaluations", "stages")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = (
     "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
@@ -287,6 +287,14 @@ class Run:
     def weights_path(self, name: str) -> Path:
         """Return the file of the weights of a name, whether it exists or not."""
         return self.path / "weights" / f"{_check_name(name)}.json"
+
+    def calibration_path(self, name: str) -> Path:
+        """Return the file that keeps the probabilities' calibration for the weights of a name, if it exists or not."""
+        return self.path / "calibrations" / f"{_check_name(name)}.json"
+
+    def reliability_path(self, name: str) -> Path:
+        """Return the file that keeps the reliability of these probabilities on test, whether it exists or not."""
+        return self.path / "reliability" / f"{_check_name(name)}.json"
 
     @property
     def model_names(self) -> list[str]:

@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "rank": ("relens.cli.train", "rank", "Rank a split's queries with the trained models of a run."),
     "ranks": ("relens.cli.ranks", "ranks", "Import, pack, show and export ranks."),
     "search": ("relens.cli.search", "search", "Search ensemble weights on validation ranks."),
+    "calibrate": ("relens.cli.search", "calibrate", "Calibrate the confidence of predictions on validation."),
     "evaluate": ("relens.cli.evaluate", "evaluate", "Evaluate weights (or one model) on a split."),
     "compare": ("relens.cli.compare", "compare", "All methods side by side: fitted on validation, judged on test."),
     "weights": ("relens.cli.weights", "weights", "Show, export and import ensemble weights."),

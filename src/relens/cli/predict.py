@@ -29,7 +29,8 @@ from relens.visible import visible
 
 ANSWER_FIELDS = (
     Field("anchor"), Field("relation"), Field("direction"), Field("answer"), Field("name"), Field("rank", float, "g"),
-    Field("score", float, ".6g"), Field("confidence", float, ".4f"), Field("known"), Field("votes"),
+    Field("place", float, "g"), Field("score", float, ".6g"), Field("confidence", float, ".4f"), Field("known"),
+    Field("votes"),
 )  # fmt: skip
 PATHS_FIELD = Field("paths")
 RELATION_FIELDS = (
@@ -97,8 +98,9 @@ def predict(
     """Answer questions about the graph of RUN: the best tails, heads or relations.
 
     Each answer has its rank under the ensemble and under every model with a weight. As in the evaluation, other known
-    answers are removed. The confidence is the share of validation queries of the same group whose missing answer had
-    that rank. Models run on the device that the run was ranked on, if it is here.
+    answers are removed. Its place leaves out the entity in the question, too, if it cannot be an answer. The confidence
+    is the probability that the answer is a missing fact, calibrated on validation (`relens calibrate`). Models run on
+    the device that the run was ranked on, if it is here.
 
     --head and --tail without --relation ask for the relation between them. Scores of different relations are made
     comparable on a scale that validation chose.
@@ -183,10 +185,11 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     named = any(answer.name for answer in found)
     columns = (
         Column("rank", "g"),
+        Column("place", "g"),
         Column("answer", align="left"),
         *([Column("name", align="left")] if named else []),
         Column("known", align="left"),
-        Column("confidence if missing", ".0%"),
+        Column("confidence", ".1%"),
         Column("score", ".4g"),
         *(Column(f"{model} ×{weight:.2f}", ",g") for model, weight in voters.items()),
     )
@@ -194,6 +197,7 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
         Row(
             (
                 answer.rank,
+                answer.place,
                 answer.entity,
                 *([answer.name] if named else []),
                 answer.known,
@@ -219,9 +223,19 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
         *([_hidden_anchor(found)] if hidden else []),
         *found.notes,
         "under a model: its own rank of the answer; × its weight in this group",
-        "confidence: how often a missing answer had this rank on validation; it means nothing if none is missing",
+        _of_confidence(found, ensemble),
     )
     return Table(found.question, columns, rows, facts, notes)
+
+
+def _of_confidence(found: Predictions, ensemble: Ensemble) -> str:
+    """Say what the confidence means, or why there is none."""
+    if ensemble.confidence is None:
+        return f"no confidence: `relens calibrate {ensemble.run.path}` calibrates it for these weights and models"
+    new = [answer for answer in found if answer.known is None]
+    if new and all(answer.confidence is None for answer in new):
+        return "no confidence: there is not enough evidence on questions like this one"
+    return "confidence: the probability that the answer is a fact, if as many are missing as validation has"
 
 
 def paths_table(found: Predictions) -> Table:
@@ -314,6 +328,7 @@ def _rows(found: Predictions) -> Iterator[dict[str, Any]]:
             "answer": answer.entity,
             "name": answer.name,
             "rank": answer.rank,
+            "place": answer.place,
             "score": answer.score,
             "confidence": answer.confidence,
             "known": answer.known,

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 @jobs_option
 @click.option(
     "--force", multiple=True, metavar="STAGE",
-    help="Repeat a stage: train, rank, search, report, or all. To resume after an interruption, leave this option out.",
+    help="Repeat a stage: train, rank, search, calibrate, report, or all. To resume after an interruption, leave this "
+    "option out.",
 )  # fmt: skip
 @click.option("--report/--no-report", default=True, show_default=True, help="Write the report.")
 @click.option("--offline", is_flag=True, help="Never download the data set.")

@@ -11,6 +11,7 @@ from joblib import parallel_config
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.options import (
+    device_option,
     hold,
     jobs_option,
     json_option,
@@ -21,6 +22,7 @@ from relens.cli.options import (
     search_options,
     settings_from,
     warn_of_few,
+    weights_option,
 )
 from relens.clusters.engines import BACKENDS, connect
 from relens.clusters.remote import PATIENCE, Remote
@@ -106,6 +108,38 @@ def search(
     candidates = valid.provenance.candidates
     among = "" if candidates == "all" else f" among candidates: {candidates}"
     emit(f"validation MRR{among} {reached:.4f} (best single model: {best}, {single[best]:.4f})")
+
+
+@click.command()
+@run_argument
+@weights_option
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root of the sample of questions."
+)
+@device_option
+@json_option
+def calibrate(run_path: Path, name: str | None, seed: int, device: str, as_json: bool) -> None:
+    """Calibrate the confidence of predictions by weights of RUN, on its validation split.
+
+    The models judge the candidates of sampled questions with the answers of train. The confidence of a candidate is the
+    share of such candidates that are facts of validation, by its place, the margins of its scores, and its relation and
+    direction. The test split is not read.
+    """
+    from relens import api
+    from relens.prediction.confidence import KINDS, LEAST_QUESTIONS
+
+    found = api.calibrate(run_path, weights=name, device=device, seed=seed, progress=TerminalProgress())
+    groups = {
+        kind: 0 if part is None else int((part.questions >= LEAST_QUESTIONS).sum())
+        for kind, part in zip(KINDS, found.parts, strict=True)
+    }
+    if as_json:
+        emit_json({**found.counts, "groups": groups})
+        return
+    total = len(found.weights.grouping)
+    emit("{questions:,} questions, {candidates:,} candidates, {facts:,} facts of validation".format(**found.counts))
+    for kind, n in groups.items():
+        emit(f"enough evidence on {kind} questions of {n:,} of {total:,} groups")
 
 
 @contextmanager

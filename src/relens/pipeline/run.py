@@ -143,6 +143,7 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
         trained = _train(run, dataset, settings, execution)
         _rank(run, dataset, trained, execution)
         _search(run, plan, execution)
+        _calibrate(run, execution)
         if execution.report:
             _report(run, execution)
     return run
@@ -284,6 +285,25 @@ def _search(run: Run, plan: Plan, execution: Execution) -> None:
     stage.ensure(work, repeat=execution.repeats("search"))
 
 
+def _calibrate(run: Run, execution: Execution) -> None:
+    """Calibrate the confidence of predictions by the default weights, unless ranks are among sampled candidates."""
+    if run.ranks("valid").provenance.candidates != "all":
+        return
+    from relens.prediction.calibrating import calibrate
+
+    name = run.choose_weights()
+
+    def work() -> list[Path]:
+        execution.progress.note("calibrating the confidence of predictions on validation")
+        device = str(execution.devices[0])
+        calibrate(run, name, device, progress=execution.progress).save(run, name)
+        return [run.calibration_path(name)]
+
+    made_from = [file_checksum(run.weights_path(name)), (run.made_by() or {}).get("models"), __version__]
+    stage = Stage(run, "calibrate", made_from, lambda: (None, None))
+    stage.ensure(work, repeat=execution.repeats("calibrate"))
+
+
 def _report(run: Run, execution: Execution) -> None:
     """Write the report."""
     from relens.reports import write_report
@@ -296,7 +316,7 @@ def _report(run: Run, execution: Execution) -> None:
         write_report(run, folder, progress=execution.progress)
         return [*_files(folder), *([curves] if curves.is_file() else [])]
 
-    made_from = [file_checksum(run.comparison_path), __version__]
+    made_from = [file_checksum(run.comparison_path), _calibrations(run), __version__]
     stage = Stage(run, "report", made_from, lambda: ([_results(run), __version__], (folder / "index.html").is_file()))
     repeat = execution.repeats("report")
     if stage.lists(curves) and not curves.is_file() and not repeat:
@@ -305,6 +325,11 @@ def _report(run: Run, execution: Execution) -> None:
             f"{run.path} --curves`, or pass `force=report` for a report without them."
         )
     stage.ensure(work, repeat=repeat)
+
+
+def _calibrations(run: Run) -> list[str]:
+    """Return the checksums of the calibrations that the run keeps."""
+    return [file_checksum(path) for path in sorted((run.path / "calibrations").glob("*.json"))]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from relens.errors import InputError
 from relens.records import STAGE
 from relens.runs import Run, is_log
 
-STAGES = ("train", "rank", "search", "report")
+STAGES = ("train", "rank", "search", "calibrate", "report")
 """The stages in order. Each depends on all earlier ones."""
 
 

@@ -1,6 +1,7 @@
 """Prediction: answers of a run's ensemble to questions about its graph."""
 
 from relens.prediction.classification import ClassificationEvaluation, ClassifiedTriple
+from relens.prediction.confidence import Confidence
 from relens.prediction.discovery import NewFact
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.facts import Facts
@@ -17,6 +18,7 @@ __all__ = [
     "Asked",
     "ClassificationEvaluation",
     "ClassifiedTriple",
+    "Confidence",
     "Ensemble",
     "Facts",
     "KnownFacts",

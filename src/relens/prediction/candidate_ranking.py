@@ -124,6 +124,17 @@ class CandidateRanking:
         cost = self._cost_beside(entity, rivals) if self.known[entity] else self.cost[rivals]
         return Place(int(np.sum(cost < own)), int(np.sum(cost == own)))
 
+    def place_without(self, other: int | None, entity: int, place: Place) -> Place:
+        """Return the place of a candidate, given its place among all of them, if the candidate ``other`` takes none."""
+        if other is None or other == entity:
+            return place
+        if self.table is None:
+            gaps = scale_gaps(self.scores[:, [other]], self.scores[:, [entity]], self.gap_scales)
+            lead = int(self.weights @ gaps[:, 0].astype(np.int64))
+        else:
+            lead = int(self.cost[entity]) - int(self.cost[other])
+        return Place(place.ahead - (lead > 0), place.tied - (lead == 0))
+
     def model_ranks(self, entity: int) -> list[float | None]:
         """Return the rank of an entity by each model, without the other known answers, n numbers; None: it abstains."""
         ranks = zip(self.doubled[:, entity].tolist(), self.votes[:, entity].tolist(), strict=True)

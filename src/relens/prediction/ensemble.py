@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.dataset import Dataset
-from relens.data.queries import DIRECTIONS, Queries
+from relens.data.queries import DIRECTIONS, SPLITS, Queries
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, RanksError, WeightsError, nearest
+from relens.errors import InputError, nearest
 from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
-from relens.prediction.candidate_ranking import CandidateRanking, Newcomers, Place
+from relens.prediction.candidate_ranking import CandidateRanking, Newcomers
 from relens.prediction.candidates import CandidatesOption
 from relens.prediction.classification import (
     ClassificationEvaluation,
@@ -27,7 +27,9 @@ from relens.prediction.classification import (
 )
 from relens.prediction.confidence import Confidence
 from relens.prediction.discovery import DEPTH, LIKELY, Discovery, NewFact, Wanted
+from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
+from relens.prediction.judging import compared_with
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
 from relens.prediction.opening import (
@@ -88,7 +90,8 @@ class Ensemble:
         facts: facts that were given beside the graph of training, if any.
         weights: the weights of each group.
         models: the models of the run, each loaded when a question first needs it.
-        groups: the group of relation r in direction d (0 tail, 1 head), (R, 2).
+        groups: the group of each relation and direction in the weights, (R, 2) int32.
+        confidence: the probability of answers; None if the run has no calibration of these weights and models.
     """
 
     def __init__(
@@ -98,16 +101,17 @@ class Ensemble:
         weights: EnsembleWeights,
         device: "torch.device | str",
         facts: GivenFacts | None = None,
+        confidence: Confidence | None = None,
         *,
         trust: bool = False,
     ) -> None:
         self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
+        self.confidence = confidence
         self.dataset = dataset = dataset if facts is None else facts.dataset
         self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
         self._names = Names(dataset)
         self._thresholds: dict[int, Thresholds] = {}
-        triples = np.concatenate(list(dataset.splits.values()))
-        self._loops = np.bincount(triples[triples[:, 0] == triples[:, 2], 1], minlength=len(dataset.relations)) > 0
+        self._loops = self_related(dataset)
         place = {label: r for r, label in enumerate(weights.relations)}
         self.groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
 
@@ -140,7 +144,8 @@ class Ensemble:
         dataset = graph_of(run, found)
         check_ranks(run, found)
         given = None if facts is None else GivenFacts.read(facts, dataset)
-        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given, trust=trust)
+        confidence = Confidence.load(run, run.choose_weights(weights), found)
+        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given, confidence, trust=trust)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
@@ -228,18 +233,6 @@ class Ensemble:
         wanted = Wanted(relations, entities, top, confidence, each, candidates, depth)
         return Discovery(self, wanted).facts(parts, progress)
 
-    def confidences(
-        self,
-        group: int,
-        answered: npt.NDArray[np.bool_],
-        ahead: npt.NDArray[np.int64],
-        tied: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.float64]:
-        """Return the confidence of k new answers by their places, (k,) each, in queries of one group; NaN for none."""
-        if self._confidence is None:
-            return np.full(len(ahead), np.nan)
-        return self._confidence.shares_at(group, answered, ahead, tied)
-
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
         query = self._query(head, tail, relation)
@@ -316,7 +309,7 @@ class Ensemble:
     @cached_property
     def relation_ranker(self) -> RelationRanker:
         """The models, ready to rank relations."""
-        return RelationRanker(self.models, self.weights, self._groups, self._trained)
+        return RelationRanker(self.models, self.weights, self.groups, self._trained)
 
     @cached_property
     def relation_scale(self) -> RelationScale:
@@ -337,7 +330,7 @@ class Ensemble:
     def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
         """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
         if self.facts is None or not self.facts.is_new.any():
-            ranker = AnswerRanker(self.models, self.weights, self._groups, self.dataset.known_answers)
+            ranker = AnswerRanker(self.models, self.weights, self.groups, self.dataset.known_answers)
             return ranker.rank(queries, progress=progress)
         places, scores = [], []
         with progress.task("ranking answers", len(queries)) as advance:
@@ -360,23 +353,46 @@ class Ensemble:
             found[np.isin(keys, self.dataset.triple_keys(rows))] = split
         return found.tolist()
 
-    def probabilities(self, queries: Queries, ranks: AnswerRanks, known: list[str | None]) -> list[float | None]:
-        """Return how likely each of n triples is true; None for known ones, and where there is no evidence.
+    def triple_probabilities(self, queries: Queries, known: list[str | None]) -> list[float | None]:
+        """Return how likely each of n triples is true; None for known ones, and where there is not enough evidence.
+
+        It is the geometric mean of the probabilities of its tail and of its head.
 
         Args:
             queries: both directions of each triple, (2n,).
-            ranks: the ranks of the answers, (2n,).
             known: the split of each triple that is known, n of them.
         """
-        answered = np.diff(self.dataset.known_answers.other_answers(queries)[0]) > 0
-        groups = self._groups[queries.relation, queries.direction]
-        rows = zip(groups.tolist(), ranks.ahead.tolist(), ranks.tied.tolist(), answered.tolist(), strict=True)
-        shares = [
-            None if known[number // 2] else self._confidence_at(group, Place(ahead, tied), answered=others)
-            for number, (group, ahead, tied, others) in enumerate(rows)
-        ]
-        pairs = ([share for share in shares[at : at + 2] if share is not None] for at in range(0, len(shares), 2))
-        return [sum(stated) / len(stated) if stated else None for stated in pairs]
+        new = np.repeat([split is None for split in known], 2)
+        found = np.full(len(queries), np.nan)
+        rows = np.flatnonzero(new) if self.confidence is not None else np.empty(0, dtype=np.int64)
+        for begin in range(0, len(rows), self.models.rows):
+            part = rows[begin : begin + self.models.rows]
+            asked = [QueryIds(*row) for row in queries[part].columns()[:3].T.tolist()]
+            for at, query, ranking in zip(part, asked, self._rankings(asked), strict=True):
+                found[at] = self.probabilities(query, ranking, queries.answer[[at]].astype(np.int64))[0]
+        both = np.sqrt(found[0::2] * found[1::2]).tolist()
+        return [None if np.isnan(probability) else probability for probability in both]
+
+    def probabilities(
+        self, query: QueryIds, ranking: CandidateRanking, entities: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the probability that each of k entities is a missing fact, (k,) float64; see ``Confidence``.
+
+        NaN says that there is not enough evidence, that the entity is a known answer, or that a model with a weight
+        abstains on it.
+
+        Args:
+            query: the query.
+            ranking: its candidates.
+            entities: ids, (k,).
+        """
+        found = np.full(len(entities), np.nan)
+        if self.confidence is None or ranking.newcomers is not None:
+            return found
+        asked = self._candidates(query, ranking)
+        new = ~ranking.known[entities]
+        found[new] = self.confidence.probability(self._group(query), asked, entities[new])
+        return found
 
     def explain(
         self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None
@@ -444,6 +460,15 @@ class Ensemble:
         asked = query.anchor, query.relation, query.direction
         given = {} if self.facts is None else dict.fromkeys(self.facts.stated.answers_to(*asked), GIVEN)
         return given | self._trained.stated_answers.answers_to(*asked)
+
+    def _candidates(self, query: QueryIds, ranking: CandidateRanking) -> Candidates:
+        """Return the candidates of a query as probabilities take them: compared with its answers in train, if any."""
+        hidden = None if self._loops[query.relation] else query.anchor
+        return Candidates.of(ranking, hidden, self.compared(query))
+
+    def compared(self, query: QueryIds) -> npt.NDArray[np.int64]:
+        """Return the known answers that probabilities compare the candidates of a query with, (m,)."""
+        return compared_with(self._known(query), (*SPLITS, GIVEN))
 
     def _abstaining(self, query: QueryIds, entity: int) -> tuple[str, ...]:
         """Return the models that do not vote, though they have a weight, because an entity is new to them."""
@@ -515,23 +540,24 @@ class Ensemble:
         return tuple(notes)
 
     def _predictions(self, query: QueryIds, ranking: CandidateRanking, asked: Asked) -> Predictions:
-        labels, names, group = self.dataset.entities.labels, self.dataset.names, self._group(query)
+        labels, names = self.dataset.entities.labels, self.dataset.names
         split_of = self._known(query)
         answers = []
         hidden = None if self._loops[query.relation] else query.anchor
-        for entity, place in ranking.best(asked.top, with_known=asked.known == "mark", without=hidden):
+        best = ranking.best(asked.top, with_known=asked.known == "mark", without=hidden)
+        probabilities = self.probabilities(query, ranking, np.array([entity for entity, _ in best])).tolist()
+        for (entity, rank), probability in zip(best, probabilities, strict=True):
             split = split_of.get(entity)
             abstained = self._abstaining(query, entity)
             answers.append(
                 Prediction(
                     entity=labels[entity],
                     name=names.get(labels[entity]),
-                    rank=place.rank,
+                    rank=rank.rank,
+                    place=None if split else ranking.place_without(hidden, entity, rank).rank,
                     score=ranking.score(entity),
                     known=split,
-                    confidence=(
-                        None if split or abstained else self._confidence_at(group, place, answered=bool(split_of))
-                    ),
+                    confidence=None if abstained or np.isnan(probability) else probability,
                     votes=self._votes(self._voters(query), entity, ranking.model_ranks(entity)),
                     abstained=abstained,
                     paths=self._paths(query, entity) if asked.explain else None,
@@ -554,16 +580,3 @@ class Ensemble:
         rows = zip(np.flatnonzero(voters.used).tolist(), ranks, strict=True)
         votes = [Vote(self.weights.models[i], rank, shares[i]) for i, rank in rows if shares[i] and rank is not None]
         return tuple(sorted(votes, key=lambda vote: -vote.weight))
-
-    def _confidence_at(self, group: int, place: Place, *, answered: bool) -> float | None:
-        return None if self._confidence is None else self._confidence.share_at(group, place, answered=answered)
-
-    @cached_property
-    def _confidence(self) -> Confidence | None:
-        if not self.run.has_ranks("valid"):
-            return None
-        valid = self.run.ranks("valid")
-        try:
-            return Confidence.from_valid(valid, self.weights, len(self._trained.entities))
-        except (RanksError, WeightsError):  # the ranks are of other models or other data
-            return None

@@ -60,9 +60,12 @@ class Prediction:
         entity: its label.
         name: its readable name; None if the data set has none.
         rank: its rank under the ensemble, other known answers removed; 1 is best, a tied block shares its mean rank.
+        place: its place among what is possible: known answers and, where train relates no entity to itself, the anchor
+            take none; 1 is best, a tied block shares its mean place. None for a known answer.
         score: the weighted mean of the inputs that the weights apply to, higher is better; comparable within one list.
         known: the first split that contains this fact, ``facts`` if it was given; None for a new answer.
-        confidence: the share of validation queries whose answer had this rank; None if there are too few of them.
+        confidence: the probability that it is a fact, if as many are missing as validation has; None for a known
+            answer, and where there is not enough evidence.
         votes: the votes of the models with a weight, highest weight first.
         abstained: models with a weight that do not vote, because the anchor or the answer is new to them.
         paths: the paths that carried its score, by model and most important first; None if nobody asked for them.
@@ -71,6 +74,7 @@ class Prediction:
     entity: str
     name: str | None
     rank: float
+    place: float | None
     score: float
     known: str | None
     confidence: float | None

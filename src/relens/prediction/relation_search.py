@@ -10,6 +10,8 @@ import numpy.typing as npt
 from relens.data.queries import TAIL, Queries
 from relens.ensemble.inputs import INPUTS
 from relens.errors import RelensError
+from relens.prediction.evidence import FEATURES, Evidence, self_related
+from relens.prediction.questions import QueryIds
 
 if TYPE_CHECKING:
     from relens.prediction.ensemble import Ensemble
@@ -112,9 +114,7 @@ class RelationSearch:
     def __init__(self, ensemble: "Ensemble", depth: int) -> None:
         self.ensemble, self.depth = ensemble, depth
         self.n_entities = len(ensemble.dataset.entities)
-        train = ensemble.dataset.train
-        loops = train[train[:, 0] == train[:, 2], 1]
-        self.loops = np.bincount(loops, minlength=len(ensemble.dataset.relations)) > 0
+        self.loops = self_related(ensemble.dataset)
 
     def both_sides(self, tail_side: Side, head_side: Side) -> tuple[Pairs, Pairs]:
         """Return the pairs that are among the best answers of a listed anchor, with their values in both directions.
@@ -155,7 +155,7 @@ class RelationSearch:
         import torch
 
         group = int(self.ensemble.groups[side.relation, side.direction])
-        ranks, answered = self._ranked(side, batch, group)
+        ranks = self._ranked(side, batch, group)
         answers = batch.padded_answers()
         if batch.listed.any():
             depth = max(1, min(self.depth, PAIRS // len(side.anchors)))
@@ -165,16 +165,29 @@ class RelationSearch:
         places, chosen = ranks.places(answers), answers >= 0
         ahead, tied = places.ahead[chosen], places.tied[chosen]
         rank = ahead + tied / 2 + 1
-        if not self.loops[side.relation]:  # the anchor is no possible answer: it takes no place from others
-            ahead, tied = ahead - places.anchor_ahead[chosen], tied - places.anchor_tied[chosen]
         anchors = np.broadcast_to(batch.anchors[:, None], chosen.shape)[chosen]
-        answered = np.broadcast_to(answered[:, None], chosen.shape)[chosen]
-        confidence = self.ensemble.confidences(group, answered, ahead, tied)
+        confidence = self._confidence(side, batch, ranks, answers)[chosen]
         keys = side.keys(anchors, answers[chosen], self.n_entities)
         return Pairs.join([Pairs(keys, rank, confidence, places.margin[chosen])])
 
-    def _ranked(self, side: Side, batch: _Batch, group: int) -> "tuple[RowRanks, npt.NDArray[np.bool_]]":
-        """Rank all entities in the queries of a batch, and say which queries have known answers, (b,)."""
+    def _confidence(self, side: Side, batch: _Batch, ranks: "RowRanks", answers: Ids) -> Floats:
+        """Return the confidence of the answers (b, k) to the queries of a batch; NaN where there is none."""
+        from relens.prediction.row_evidence import row_evidence
+
+        confidence = self.ensemble.confidence
+        if confidence is None:
+            return np.full(answers.shape, np.nan)
+        queries = (QueryIds(anchor, side.relation, side.direction) for anchor in batch.anchors.tolist())
+        compared = [self.ensemble.compared(query) for query in queries]
+        group = int(self.ensemble.groups[side.relation, side.direction])
+        scales = confidence.scales[self.ensemble.weights.table[group] > 0]
+        found = row_evidence(ranks, answers, compared, scales, with_anchor=bool(self.loops[side.relation]))
+        flat = Evidence(found.places.reshape(-1), found.features.reshape(-1, len(FEATURES)))
+        answered = np.repeat([len(known) > 0 for known in compared], answers.shape[1])
+        return confidence.of_evidence(group, flat, answered).reshape(answers.shape)
+
+    def _ranked(self, side: Side, batch: _Batch, group: int) -> "RowRanks":
+        """Rank all entities in the queries of a batch."""
         import torch
 
         from relens.prediction.row_ranks import RowRanks
@@ -197,5 +210,4 @@ class RelationSearch:
         row, column = (torch.as_tensor(index, device=known.device).long() for index in (rows, answers))
         known[row, column] = True
         scales = None if weights.gap_scales is None else weights.gap_scales[used]
-        ranks = RowRanks(scores, known, batch.anchors, weights.table[group, used], INPUTS[weights.input], scales)
-        return ranks, np.diff(offsets) > 0
+        return RowRanks(scores, known, batch.anchors, weights.table[group, used], INPUTS[weights.input], scales)

@@ -24,16 +24,12 @@ class RowPlaces(NamedTuple):
     Attributes:
         ahead: candidates strictly ahead, int64.
         tied: other candidates level with the entity, int64.
-        anchor_ahead: whether the anchor is one of those ahead, bool.
-        anchor_tied: whether the anchor is one of those level with it, bool.
         margin: how far its scores are above the median of the candidates, in interquartile ranges, float64: the
             weighted mean over the models.
     """
 
     ahead: npt.NDArray[np.int64]
     tied: npt.NDArray[np.int64]
-    anchor_ahead: npt.NDArray[np.bool_]
-    anchor_tied: npt.NDArray[np.bool_]
     margin: npt.NDArray[np.float64]
 
 
@@ -69,7 +65,7 @@ class RowRanks:
         for model in range(len(scores)):
             self._add_costs(model, costs)
         self.costs = costs.masked_fill_(known, self.worst)
-        self.ordered = _sorted(self.costs)
+        self.ordered = sorted_rows(self.costs)
 
     def best(self, depth: int, among: Tensor, *, with_anchor: bool) -> npt.NDArray[np.int64]:
         """Return the ``depth`` candidates with the lowest costs among some entities, (b, k), -1 after the last.
@@ -98,22 +94,17 @@ class RowRanks:
         own = self.costs.gather(1, chosen)
         if self.table is None:
             ahead, tied = self._places_by_gaps(chosen, own)
-            lead = self._lead(self.anchors, chosen)
         else:
             ahead = torch.searchsorted(self.ordered, own)
             tied = torch.searchsorted(self.ordered, own, right=True) - ahead - 1
-            anchors = self.costs.gather(1, self.anchors)
-            lead = (anchors < own).long() - (anchors > own).long()
-        competes = ~self.known.gather(1, self.anchors) & (chosen != self.anchors)
-        found = ahead, tied, (lead > 0) & competes, (lead == 0) & competes, self._margins(chosen)
-        return RowPlaces(*(part.cpu().numpy() for part in found))
+        return RowPlaces(*(part.cpu().numpy() for part in (ahead, tied, self._margins(chosen))))
 
     def _add_costs(self, model: int, costs: Tensor) -> None:
         """Add the costs of all entities by one model, and keep the quartiles of its scores of the candidates."""
         values = self.scores[model].masked_fill(self.known, -torch.inf)
         if self.table is None:
             costs -= self.weights[model] / self.scales[model] * self.scores[model].double()
-            self._quartiles.append(self._quartiles_of(_sorted(values)))
+            self._quartiles.append(self._quartiles_of(sorted_rows(values)))
             return
         order = _order(values)
         ordered = values.gather(1, order)
@@ -150,25 +141,23 @@ class RowRanks:
         for part in range(0, len(rows), size_of_part):
             row, column = rows[part : part + size_of_part], columns[part : part + size_of_part]
             entity = chosen[row, column].unsqueeze(1)
-            lead, rival = self._lead(None, entity, row), ~self.known[row]
+            lead, rival = self._lead(entity, row), ~self.known[row]
             rival.scatter_(1, entity, False)
             ahead[row, column] = ((lead > 0) & rival).sum(dim=1)
             tied[row, column] = ((lead == 0) & rival).sum(dim=1)
         return ahead, tied
 
-    def _lead(self, of: Tensor | None, over: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return the lead of entities ``of`` over entities ``over`` in weighted units of gaps, as float64.
+    def _lead(self, over: Tensor, rows: Tensor) -> Tensor:
+        """Return the lead of all entities over one in each of m queries, in weighted units of gaps, (m, E) float64.
 
-        It is a whole number. ``of`` is (b, 1) or None for all entities; ``over`` is (b, k) or (b, 1); ``rows`` are the
-        queries, (b,), None for all of them.
+        It is a whole number. ``over`` is (m, 1), ``rows`` are the queries, (m,).
         """
-        lead: Tensor | float = 0.0
+        lead = torch.zeros((len(rows), self.known.shape[1]), dtype=torch.float64, device=over.device)
         for scores, weight, scale in zip(self.scores, self.weights, self.scales, strict=True):
-            scores = scores if rows is None else scores[rows]
-            gap = (scores if of is None else scores.gather(1, of)).double() - scores.gather(1, over).double()
+            scores = scores[rows].double()
+            gap = scores - scores.gather(1, over)
             units = (gap / scale).round().clamp(-MAX_GAP, MAX_GAP)
-            lead = lead + weight * torch.where(units == 0, gap.sign(), units)
-        assert isinstance(lead, Tensor)
+            lead += weight * torch.where(units == 0, gap.sign(), units)
         return lead
 
 
@@ -189,7 +178,7 @@ def _doubled_ranks(ordered: Tensor) -> Tensor:
     return doubled
 
 
-def _sorted(values: Tensor) -> Tensor:
+def sorted_rows(values: Tensor) -> Tensor:
     """Sort each row, ascending. On a CPU, numpy does this many times faster than PyTorch."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=1))
@@ -197,7 +186,7 @@ def _sorted(values: Tensor) -> Tensor:
 
 
 def _order(values: Tensor) -> Tensor:
-    """Return the positions that sort each row, ascending; see ``_sorted``."""
+    """Return the positions that sort each row, ascending; see ``sorted_rows``."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.argsort(values.numpy(), axis=1))
     return values.argsort(dim=1)

@@ -79,7 +79,7 @@ def score_triples(ensemble: "Ensemble", ids: npt.NDArray[np.int32], progress: Pr
     queries = Queries.from_triples(ids)
     found = ensemble.rank_answers(queries, progress=progress)
     known = ensemble.splits_of(ids)
-    probabilities = ensemble.probabilities(queries, found.ranks, known)
+    probabilities = ensemble.triple_probabilities(queries, known)
     entities, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
     ranks, scores = found.ranks.realistic.reshape(-1, 2).tolist(), found.scores.reshape(-1, 2).mean(axis=1).tolist()
     return tuple(

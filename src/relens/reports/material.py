@@ -11,10 +11,11 @@ from relens.data.stored import is_graph
 from relens.ensemble.methods import METHODS
 from relens.ensemble.settings import SearchSettings
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import DamagedError
+from relens.errors import DamagedError, RelensError
 from relens.evaluation import Evaluation, evaluate
 from relens.files import read_json, write_json
 from relens.packs.pack import PackedRanks
+from relens.prediction.reliability import Reliability, measure_reliability
 from relens.progress import SILENT, Progress
 from relens.records import TRAINED
 from relens.runs import RETRAIN, Run
@@ -42,6 +43,7 @@ class Material:
         dataset: the graph of the ranks; None if the run does not have it.
         trainings: trainings by model; empty for imported ranks.
         missing: sentences that say what the run lacks.
+        reliability: stated probabilities beside observed shares on test, by population; None without a calibration.
     """
 
     run: Run
@@ -51,6 +53,7 @@ class Material:
     dataset: Dataset | None
     trainings: dict[str, Training]
     missing: tuple[str, ...]
+    reliability: dict[str, Reliability] | None = None
 
     @property
     def ensemble(self) -> str:
@@ -110,7 +113,20 @@ def gather(run: Run, *, progress: Progress = SILENT) -> Material:
             f"The run has weights of earlier validation ranks ({', '.join(stale)}). The weights of this report were "
             f"fitted on the ranks that the run has now."
         )
-    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing))
+    reliability = _reliability(run, progress, missing) if trainings else None
+    return Material(run, comparison, valid, test, dataset, trainings, tuple(missing), reliability)
+
+
+def _reliability(run: Run, progress: Progress, missing: list[str]) -> dict[str, Reliability] | None:
+    """Return the reliability of the default weights' probabilities; if there is none, ``missing`` gets a sentence."""
+    try:
+        found = measure_reliability(run, run.choose_weights(), progress=progress)
+    except RelensError as error:
+        missing.append(f"The reliability of the confidence is not shown: {error}")
+        return None
+    if found is None:
+        missing.append(f"The confidence is not calibrated: `relens calibrate {run.path}` does it.")
+    return found
 
 
 def _with_weights(comparison: Comparison, method: str, weights: EnsembleWeights, test: PackedRanks) -> Comparison:

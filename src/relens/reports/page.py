@@ -15,6 +15,7 @@ from relens.reports.figures import LARGEST
 from relens.reports.graph import graph_numbers, largest_relations
 from relens.reports.material import Material
 from relens.reports.relations import ALPHA, FIXED_COLUMNS, LISTED, MIN_QUERIES, RelationRow, relation_table
+from relens.reports.reliability import bin_table, reliability_table
 from relens.reports.style import Drawing, count, method_label, mrr, p, share
 from relens.reports.summary import glossary, headline, highest_row, highest_sentence, input_phrase, key_numbers
 from relens.significance import LEVEL
@@ -129,6 +130,8 @@ def _details_of(material: Material) -> dict[str, Any]:
         "facts": facts(material),
         "classes": class_table(material),
         "trainings": training_table(material),
+        "reliability": None if material.reliability is None else reliability_table(material.reliability),
+        "reliability_bins": None if material.reliability is None else bin_table(material.reliability),
         "graph": graph_numbers(material.dataset),
         "missing": material.missing,
         "methods": method_table(material),

@@ -11,6 +11,7 @@ from relens.reports.graph import graph_table
 from relens.reports.material import Material, gather
 from relens.reports.page import GENERATOR, render
 from relens.reports.relations import RelationRow, relation_rows, relations_csv
+from relens.reports.reliability import draw_reliability
 from relens.reports.style import Drawing, figure_style
 from relens.reports.times import render_times
 from relens.runs import Run
@@ -75,6 +76,7 @@ def draw(material: Material, rows: list[RelationRow], curves: list[Curve], folde
             draw_relations(comparison.spread, ours, folder),
             draw_training(material.trainings, folder) if material.trainings else None,
             draw_curves(curves, folder) if curves else None,
+            draw_reliability(material.reliability, folder) if material.reliability else None,
         ]
     return {drawing.name: drawing for drawing in drawn if drawing is not None}
 

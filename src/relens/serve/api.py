@@ -147,10 +147,11 @@ class Answer(BaseModel):
     entity: str
     name: str | None
     rank: int | float
+    place: int | float | None = Field(description="Its place among what is possible; null for a known answer.")
     score: float | None
     known: str | None = Field(description="The split that contains the triple, or facts; null for a new one.")
     confidence: float | None = Field(
-        description="How often a missing answer had this rank on validation; it means nothing if none is missing."
+        description="The probability that it is a fact, if as many are missing as validation has; else null."
     )
     votes: list[Vote]
     abstained: list[str] = Field(description="Models that do not vote: the anchor or the answer is new to them.")

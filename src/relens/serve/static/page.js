@@ -9,7 +9,7 @@ const TRAIL_LIMIT = 8;
 const SUGGESTIONS = 12;
 const RELATIONS_SHOWN = 200;
 const EXAMPLES = 6;
-const CONFIDENCE = "confidence if missing";
+const CONFIDENCE = "confidence";
 const NO_PATHS = "No path is short enough, or no model that follows paths has a weight here.";
 const at = (id) => document.getElementById(id);
 const sides = [...document.getElementsByName("side")];
@@ -223,6 +223,7 @@ function percent(share) {
 
 function head(models, weights) {
   const cells = [element("th", { scope: "col", class: "rank", text: "#" }), element("th", { scope: "col", text: "answer" })];
+  cells.push(element("th", { scope: "col", class: "place", text: "place" }));
   cells.push(element("th", { scope: "col", class: "confidence", text: CONFIDENCE }));
   models.forEach((model, place) => {
     const share = element("span", { class: "share", text: percent(weights[model]) });
@@ -238,6 +239,7 @@ function row(answer, context) {
   cells[1].append(link);
   if (answer.name) cells[1].append(element("small", { class: "quiet", text: answer.entity }));
   if (answer.known) cells[1].append(element("span", { class: "known", text: `known: ${answer.known}` }));
+  cells.push(element("td", { class: "place", text: answer.place ?? "–", "data-name": "place" }));
   const confidence = answer.confidence === null ? "–" : percent(answer.confidence);
   cells.push(element("td", { class: "confidence", text: confidence, "data-name": CONFIDENCE }));
   const votes = new Map(answer.votes.map((vote) => [vote.model, vote]));
