@@ -1,7 +1,8 @@
 """The JSON interface: forms of requests and answers, and the functions behind the paths."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import groupby, takewhile
 from threading import Event
 from typing import Annotated, Any, Self
 
@@ -15,7 +16,7 @@ from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
 from relens.serve.lookup import GraphLookup
 from relens.serve.refusals import Problem, RefusedError
-from relens.serve.worker import Worker
+from relens.serve.worker import Desk, Worker
 
 LABEL_LIMIT = 500
 TOP_LIMIT = 1000
@@ -186,6 +187,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 SLOW: dict[int | str, dict[str, Any]] = {
     504: {"model": Problem, "description": "The prediction took too long."},
 }
+Single = tuple[Question, int, KnownFacts]
+"""A question that comes alone: how many answers, and whether known facts are marked or dropped."""
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
@@ -243,10 +246,21 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
+    def together(asked: Sequence[Single], nobody_waits: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        for (top, known), group in groupby(asked, key=lambda single: single[1:]):
+            if nobody_waits():
+                return
+            found = ensemble.predict_many([question for question, *_ in group], top=top, known=known)
+            yield from (_answer(graph, answers) for answers in takewhile(lambda _: not nobody_waits(), found))
+
+    singles = Desk(together)
+
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
     async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
         question = _question(graph, asked)
         _check_explains(ensemble, explain=asked.explain)
+        if not asked.explain:
+            return await worker.ask(singles, (question, asked.top, asked.known))
         return (await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up)))[0]
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
