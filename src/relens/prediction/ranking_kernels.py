@@ -109,18 +109,21 @@ def place_by_cost(
     A known answer joins the candidates, which takes their ranks down where it is ahead of them or level.
     """
     ahead = tied = 0
-    own, joins = cost[entity], known[entity]
+    own = cost[entity]
+    if not known[entity]:
+        for e in range(len(cost)):
+            ahead += (not known[e]) & (cost[e] < own)
+            tied += (not known[e]) & (cost[e] == own)
+        return ahead, tied - 1
     for e in range(len(cost)):
         # One more candidate never improves a rank: an entity that is behind without it stays behind.
-        if known[e] or e == entity or cost[e] > own:
+        if cost[e] > own or known[e]:
             continue
-        theirs = cost[e]
-        if joins:
-            theirs = 0
-            for i in range(len(weights)):
-                mine, other = scores[i, entity], scores[i, e]
-                joined = 2 if mine > other else int(mine == other)
-                theirs += weights[i] * table[doubled[i, e] + joined]
+        theirs = np.int64(0)
+        for i in range(len(weights)):
+            mine, other = scores[i, entity], scores[i, e]
+            joined = 2 if mine > other else int(mine == other)
+            theirs += weights[i] * table[doubled[i, e] + joined]
         ahead += theirs < own
         tied += theirs == own
     return ahead, tied
@@ -226,10 +229,7 @@ def _precedes(doubled: int, entity: int, row: Ints, cost: npt.NDArray[np.float64
 @njit(cache=True, nogil=True)
 def _alike(scores: Reals, one: int, other: int) -> bool:
     """Say whether two entities have the same scores."""
-    for i in range(len(scores)):
-        if scores[i, one] != scores[i, other]:
-            return False
-    return True
+    return bool(np.all(scores[:, one] == scores[:, other]))
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from relens.data.queries import Queries
+from relens.models import cpu
 from relens.models.base import KGEModel, current
 from relens.models.embedding import EmbeddingModel
 from relens.ranking.memory import MEMORY_BUDGET, Batches, batch_rows
@@ -74,7 +75,7 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     anchor, relation, chosen = _on_device(model, queries, entities)
 
     def score(part: slice) -> Tensor:
-        if isinstance(model, EmbeddingModel) and model.rowwise and model.device.type == "cpu":
+        if isinstance(model, EmbeddingModel) and model.rowwise and cpu.usable(model.entity):
             encoded = model.encode_evenly(anchor[part], relation[part])
             return model.score(encoded, None if chosen is None else chosen[part])
         # The last batch is filled up with repeats of its last query.

@@ -1,12 +1,14 @@
 """The JSON interface: forms of requests and answers, and the functions behind the paths."""
 
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby, takewhile
 from threading import Event
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi import Query as InUrl
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -246,29 +248,30 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
-    def together(asked: Sequence[Single], nobody_waits: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    def together(asked: Sequence[Single], nobody_waits: Callable[[], bool]) -> Iterator[bytes]:
         for (top, known), group in groupby(asked, key=lambda single: single[1:]):
             if nobody_waits():
                 return
             found = ensemble.predict_many([question for question, *_ in group], top=top, known=known)
-            yield from (_answer(graph, answers) for answers in takewhile(lambda _: not nobody_waits(), found))
+            yield from (_json(_answer(graph, answers)) for answers in takewhile(lambda _: not nobody_waits(), found))
 
     singles = Desk(together)
 
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
-    async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
+    async def predict(asked: Annotated[PredictQuery, InUrl()]) -> Response:
         question = _question(graph, asked)
         _check_explains(ensemble, explain=asked.explain)
         if not asked.explain:
-            return await worker.ask(singles, (question, asked.top, asked.known))
-        return (await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up)))[0]
+            return _sent(await worker.ask(singles, (question, asked.top, asked.known)))
+        found = await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up))
+        return _sent(_json(found[0]))
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
-    async def predict_batch(batch: Batch) -> dict[str, Any]:
+    async def predict_batch(batch: Batch) -> Response:
         questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
         _check_explains(ensemble, explain=batch.explain)
         found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
-        return {"predictions": found}
+        return _sent(_json({"predictions": found}))
 
     @router.get("/explain", summary="The paths that carried the score of one answer", response_model=Paths)
     async def explain(asked: Annotated[ExplainQuery, InUrl()]) -> dict[str, Any]:
@@ -311,3 +314,25 @@ def _answer(graph: GraphLookup, found: Answers) -> dict[str, Any]:
         "name": graph.dataset.names.get(found.anchor),
         "weights": graph.shares(found.relation, found.direction),
     }
+
+
+def _json(value: Any) -> bytes:
+    """Return plain values as JSON; a number that is not finite becomes null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return _json(_finite(value))
+    return text.encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _sent(body: bytes) -> Response:
+    """Return JSON as a response; forms of answers serve as its description, and are not checked again."""
+    return Response(body, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Predictions run in their own thread, so that the service keeps answering; questions that wait are answered together."""
+"""Predictions run in their own thread, so that the service keeps answering; waiting questions are answered together."""
 
 import asyncio
 from collections import deque
