@@ -23,6 +23,7 @@ class CompGCN(EmbeddingModel):
     """
 
     needs_triples: ClassVar[bool] = True
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -62,7 +63,6 @@ class CompGCN(EmbeddingModel):
         self.linear = nn.Linear(filters * (height - kernel + 1) * (width - kernel + 1), dim)
         self.hidden = nn.Sequential(nn.Dropout(hidden_dropout), nn.BatchNorm1d(dim), nn.ReLU())
         self.bias = nn.Parameter(torch.zeros(n_entities))
-        self._kept: tuple[object, tuple[Tensor, Tensor]] | None = None
 
     def initialise(self, initialiser: str | None, generator: torch.Generator) -> None:
         """Draw tables and the graph layers' matrices with Xavier's normal; ``initialiser`` is not used."""
@@ -74,12 +74,7 @@ class CompGCN(EmbeddingModel):
 
     def graph(self) -> tuple[Tensor, Tensor]:
         """Return the encoded entities (E, q) and relations (2R, q), kept at evaluation until a parameter changes."""
-        if self.training or torch.is_grad_enabled():
-            return self._graph()
-        state = [(value.data_ptr(), value._version) for value in self.state_dict(keep_vars=True).values()]
-        if self._kept is None or self._kept[0] != state:
-            self._kept = (state, self._graph())
-        return self._kept[1]
+        return self.kept(self._graph)
 
     def _graph(self) -> tuple[Tensor, Tensor]:
         x, z = self.entity, self.relation
@@ -87,12 +82,6 @@ class CompGCN(EmbeddingModel):
             x, z = layer(x, z, self.edges)
             x = dropout(x)
         return x, z
-
-    def train(self, mode: bool = True) -> "CompGCN":
-        """Switch between training and evaluation; an encoded graph is not kept."""
-        # Replayed CUDA graphs change parameters without changing their versions.
-        self._kept = None
-        return super().train(mode)
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Encode the graph, then decode the interleaved rows of anchor and relation; ``drop`` is not used."""

@@ -1,5 +1,7 @@
 """ComplEx (Trouillon et al., 2016): a bilinear form over the complex numbers."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,8 @@ class ComplEx(EmbeddingModel):
 
     Rows hold real parts, then imaginary parts.
     """
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(self, n_entities: int, n_relations: int, *, dim: Size = 2000, shared_inverse: bool = True) -> None:
         super().__init__(n_entities, n_relations, shared_inverse=shared_inverse)

@@ -1,5 +1,7 @@
 """ConvE (Dettmers et al., 2018): a small convolutional network reads anchor and relation as an image."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +23,8 @@ class ConvE(EmbeddingModel):
     is the layout of the first publication: batch norm of the image, and a bias per entity. Anchor and relation fill
     ``height`` rows of the image each.
     """
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from relens.models import fused
+from relens.models import cpu, fused
 from relens.models.base import Drop, keep_all
 from relens.models.lookup import lookup
 
@@ -20,6 +20,8 @@ def l1_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -> Ten
     """Return Σ|v − x|, (B, E) or (B, P), for ``vector`` (B, d), ``table`` (E, d), ``candidates`` None or (C, P)."""
     if fused.usable(vector):
         return fused.distance(vector, table, candidates, fused.L1)
+    if cpu.usable(vector):
+        return cpu.compare(cpu.L1, vector, table, candidates)
     chunks = in_chunks(vector, candidates)
     return torch.cdist(chunks, table.unsqueeze(0) if candidates is None else lookup(table, candidates), p=1).flatten(
         0, 1
@@ -30,6 +32,8 @@ def modulus_distance(vector: Tensor, table: Tensor, candidates: Tensor | None) -
     """Return Σ|v − x| over complex coordinates (real halves, then imaginary halves); shapes as in ``l1_distance``."""
     if fused.usable(vector):
         return fused.distance(vector, table, candidates, fused.MODULUS)
+    if cpu.usable(vector):
+        return cpu.compare(cpu.MODULUS, vector, table, candidates)
     distance = partial(_Moduli.apply, in_chunks(vector, candidates))
     return in_pieces(distance, table, candidates, vector.numel())
 
@@ -63,6 +67,8 @@ def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tenso
     """
     if fused.usable(vector):
         return fused.block_distance(vector, matrices, group, table, candidates)
+    if cpu.usable(vector):
+        return cpu.block_distance(vector, matrices, group, table, candidates)
     blocks = matrices.shape[1:3]
     own = in_chunks(lookup(matrices, group), candidates)  # (C, b, c, k, k)
     chunks = in_chunks(torch.unflatten(vector, 1, blocks), candidates).unsqueeze(2)

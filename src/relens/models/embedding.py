@@ -2,17 +2,24 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from relens.errors import InputError, nearest
+from relens.models import cpu
 from relens.models.base import Drop, KGEModel, keep_all
 from relens.models.lookup import all_dots, lookup
 
 SCALE = 0.01
 """Spread of the initialisers ``uni`` and ``norm`` (KGTuner)."""
+
+
+ENCODED_ROWS = 16
+"""Queries that ``encode_evenly`` encodes together."""
+
+T = TypeVar("T")
 
 
 class Encoded(NamedTuple):
@@ -44,12 +51,19 @@ class EmbeddingModel(KGEModel):
         shared_inverse: whether r and r + R share a row.
     """
 
+    rowwise: ClassVar[bool] = False
+    """Whether ``score`` uses nothing but ``relens.models.distance`` and ``dot_scores``, and then works on each row alone.
+
+    On a CPU, the scores of a query that ``encode_evenly`` encoded are then the same to the last bit in every batch.
+    """
+
     entity: nn.Parameter
     relation: nn.Parameter
 
     def __init__(self, n_entities: int, n_relations: int, *, shared_inverse: bool = True) -> None:
         super().__init__(n_entities, n_relations)
         self.shared_inverse = shared_inverse
+        self._kept: tuple[object, object] | None = None
 
     def make_tables(self, entity_dim: int, relation_dim: int) -> None:
         """Create the two tables, empty."""
@@ -66,6 +80,33 @@ class EmbeddingModel(KGEModel):
     @abstractmethod
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Encode B queries; ``anchor`` and directed ``relation`` are (B,) ids."""
+
+    def encode_evenly(self, anchor: Tensor, relation: Tensor) -> Encoded:
+        """Encode B queries for scoring, ``ENCODED_ROWS`` at a time; the last ones are filled up with repeats.
+
+        A matrix product may round differently when its shape changes, and here all of them have one shape.
+        """
+        n = len(anchor)
+        at = torch.arange(-(-n // ENCODED_ROWS) * ENCODED_ROWS, device=anchor.device).clamp_(max=n - 1)
+        parts = [self.encode(anchor[some], relation[some]) for some in at.split(ENCODED_ROWS)]
+        vector = torch.cat([part.vector for part in parts])[:n]
+        return parts[0]._replace(vector=vector, relation=relation, rows=())
+
+    def kept(self, compute: Callable[[], T]) -> T:
+        """Return the result of a method without arguments; at evaluation, keep it until a parameter changes."""
+        if self.training or torch.is_grad_enabled():
+            return compute()
+        state = [(value.data_ptr(), value._version) for value in self.state_dict(keep_vars=True).values()]
+        if self._kept is None or self._kept[0] != state:
+            self._kept = (state, compute())
+        return self._kept[1]  # type: ignore[return-value]
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation; what was kept does not outlive training."""
+        # Replayed CUDA graphs change parameters without changing their versions.
+        if mode or self.training:
+            self._kept = None
+        return super().train(mode)
 
     @abstractmethod
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
@@ -98,12 +139,18 @@ def dot_scores(
     vector: Tensor, table: Tensor, candidates: Tensor | None, drop: Drop, bias: Tensor | None = None
 ) -> Tensor:
     """Score by dot product with the rows of ``table`` (E, d), plus ``bias`` (E,); see ``KGEModel.score``."""
-    if candidates is None:
+    if cpu.usable(vector) and drop is keep_all:
+        scores = cpu.compare(cpu.DOT, vector, table, candidates)
+    elif candidates is None:
         scores = all_dots(vector, drop(table))
-        return scores if bias is None else scores + bias
-    chunks = vector.view(len(candidates), -1, vector.shape[1])  # (C, b, d)
-    scores = torch.bmm(chunks, drop(lookup(table, candidates)).transpose(1, 2))
-    return (scores if bias is None else scores + bias[candidates].unsqueeze(1)).flatten(0, 1)
+    else:
+        chunks = vector.view(len(candidates), -1, vector.shape[1])  # (C, b, d)
+        scores = torch.bmm(chunks, drop(lookup(table, candidates)).transpose(1, 2)).flatten(0, 1)
+    if bias is None:
+        return scores
+    if candidates is None:
+        return scores + bias
+    return (torch.unflatten(scores, 0, (len(candidates), -1)) + bias[candidates].unsqueeze(1)).flatten(0, 1)
 
 
 def uniform(table: Tensor, bound: float, generator: torch.Generator) -> None:

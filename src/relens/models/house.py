@@ -1,5 +1,7 @@
 """HousE (Li et al., 2022): a relation is a chain of Householder reflections between two projections."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -20,6 +22,8 @@ class HousE(EmbeddingModel):
     t′ back and compare with h′. Each relation has V = reflections + 2·projections unit vectors per block: first those
     of tails, then of the reflections, then of heads. Strengths of projections are at most ``limit``.
     """
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class HousE(EmbeddingModel):
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Project and reflect the anchors."""
-        of_anchor, of_candidate = self._matrices()
+        of_anchor, of_candidate = self.kept(self._matrices)
         anchors = drop(lookup(self.entity, anchor))
         # A product and a sum, because BLAS is slow for batches of such small matrices times one vector each.
         turned = (lookup(of_anchor, relation) * anchors.view(-1, self.blocks[0], 1, self.blocks[1])).sum(dim=-1)

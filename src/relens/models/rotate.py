@@ -1,6 +1,7 @@
 """RotatE (Sun et al., 2019): a relation rotates every complex coordinate."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ class RotatE(EmbeddingModel):
     Rows hold real parts, then imaginary parts. φ = π·θ/0.01 for relation rows θ, so that the scale of the
     initialisers is a rotation by π (KGTuner).
     """
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -29,7 +29,6 @@ class TokenModel(EmbeddingModel):
     relation_scale: float
     interaction: float = 0.0
     block: TokenBlock
-    _kept: tuple[object, Tensor] | None = None
 
     @abstractmethod
     def tokens(self, entities: Tensor, drop: Drop) -> tuple[Tensor, Tensor | None]:
@@ -54,16 +53,7 @@ class TokenModel(EmbeddingModel):
         entities = torch.arange(self.n_entities, device=self.device)
         if self.training or torch.is_grad_enabled() or drop is not keep_all:
             return self.embed(entities, drop)
-        state = [(value.data_ptr(), value._version) for value in self.state_dict(keep_vars=True).values()]
-        if self._kept is None or self._kept[0] != state:
-            self._kept = (state, torch.cat([self.embed(part) for part in torch.split(entities, PIECE)]))
-        return self._kept[1]
-
-    def train(self, mode: bool = True) -> "TokenModel":
-        """Switch between training and evaluation; encoded entities are not kept."""
-        # Replayed CUDA graphs change parameters without changing their versions.
-        self._kept = None
-        return super().train(mode)
+        return self.kept(lambda: torch.cat([self.embed(part) for part in torch.split(entities, PIECE)]))
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Encode, scale and translate the anchors."""

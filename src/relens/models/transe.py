@@ -1,5 +1,7 @@
 """TransE (Bordes et al., 2013): a relation is a translation."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from relens.models.base import Drop, keep_all
@@ -12,6 +14,8 @@ from relens.models.options import Margin, Size
 
 class TransE(EmbeddingModel):
     """s = γ − ‖h + r − t‖₁; queries for heads use −r, or a vector of their own."""
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self,

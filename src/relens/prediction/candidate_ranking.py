@@ -13,7 +13,8 @@ import numpy.typing as npt
 from relens.ensemble.inputs.base import Input
 from relens.ensemble.inputs.rank import RANK
 from relens.packs.packing import MAX_GAP, scale_gaps
-from relens.ranking.answer_ranks import doubled_rank, doubled_ranks
+from relens.prediction import ranking_kernels as kernels
+from relens.ranking.answer_ranks import doubled_rank
 
 
 class Place(NamedTuple):
@@ -72,6 +73,7 @@ class CandidateRanking:
         newcomers: Newcomers | None = None,
         allowed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
+        scores = np.ascontiguousarray(scores)
         self.scores, self.weights, self.input, self.newcomers = scores, weights, input, newcomers
         self.known = np.zeros(scores.shape[1], dtype=bool)
         self.known[known] = True
@@ -81,7 +83,8 @@ class CandidateRanking:
             self.known |= ~allowed
         self.votes = ~np.isnan(scores)
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
-        self.doubled = np.stack([doubled_ranks(*row) for row in zip(scores, ~self.known & self.votes, strict=True)])
+        self.doubled = np.empty(scores.shape, dtype=np.int32)
+        kernels.rank_rows(scores, ~self.known, self.doubled)
         self.table = input.cost_table(scores.shape[1])
         if newcomers is not None:
             # Different sums of newcomers must differ by one or more when they are scaled to all weights.
@@ -105,19 +108,23 @@ class CandidateRanking:
             new[without] = False
         if self.table is None:
             beaten = np.zeros(len(self.known), dtype=np.int64)
-            placed = self._first(new, top, beaten)
-            placed += self._first(self.shown, top, beaten) if with_known else []
+            placed = self._first_by_gaps(new, top, beaten)
+            placed += self._first_by_gaps(self.shown, top, beaten) if with_known else []
         else:
-            placed = [(self.place(entity), entity) for entity in _smallest(self.cost, new, top).tolist()]
-            placed += self._first(self.shown, top) if with_known else []
+            placed = self._placed(_smallest(self.cost, new, top))
+            placed += self._first_known(top) if with_known else []
         placed.sort(key=self._order)
         return [(entity, place) for place, entity in placed]
 
     def place(self, entity: int) -> Place:
         """Return the place of an entity among the candidates and itself, without the other known answers."""
+        own = self.cost[entity]  # kernels do not check ids
         if self.table is None:
-            return self._behind(self._lead(entity), entity)
-        rivals, own = ~self.known, self.cost[entity]
+            return self._behind(kernels.lead(self.scores, self.gap_scales, self.weights, entity), entity)
+        if self.newcomers is None:
+            columns = self.scores, self.doubled, self.known, self.weights, self.table, self.cost
+            return Place(*kernels.place_by_cost(*columns, entity))
+        rivals = ~self.known
         rivals[entity] = False
         # One more candidate never improves a rank: an entity that is behind without it stays behind.
         rivals &= self.cost <= own
@@ -154,43 +161,34 @@ class CandidateRanking:
         cost = int(weights @ self.table[self.doubled[:, entity]].astype(np.int64))
         return float(score_of(cost, weights, self.input))
 
-    def _first(
-        self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64] | None = None
-    ) -> list[tuple[Place, int]]:
-        """Return the ``top`` of some entities by their ranks, where no sum orders them.
+    def _placed(self, ids: npt.NDArray[np.int64]) -> list[tuple[Place, int]]:
+        return [(self.place(entity), entity) for entity in ids.tolist()]
 
-        The entity that may have the best rank is placed next, until no other one can be better than those found.
+    def _first_known(self, top: int) -> list[tuple[Place, int]]:
+        """Return the ``top`` of the known answers by their ranks, where costs order the candidates.
 
-        Args:
-            among: the entities to choose from, (E,) bool.
-            top: how many to choose.
-            beaten: twice the number of placed candidates ahead of each entity, plus those level with it, (E,); updated
-                in place.
+        The answer that may have the best rank is placed next, until no other one can be better than those found.
         """
-        ids = _smallest(self.cost, among, len(among))
-        certain = self._certainly_ahead(ids)
-        scores = np.concatenate([np.where(np.isnan(self.scores), 0, self.scores), self.votes])  # NaN equals nothing
-        waiting = np.ones(len(ids), dtype=bool)
+        ids = _smallest(self.cost, self.shown, len(self.shown))
+        if len(ids) <= top:
+            return sorted(self._placed(ids), key=self._order)
+        least = doubled_rank(0, 1) + self._certainly_ahead(ids)  # the best doubled rank that each may have
         found: list[tuple[Place, int]] = []
-        while waiting.any():
-            # The best doubled rank that each entity may have.
-            least = doubled_rank(0, 1) + (certain if beaten is None else np.maximum(certain, beaten[ids]))
-            at = int(np.argmin(np.where(waiting, least, np.iinfo(np.int64).max)))
-            entity = int(ids[at])
+        # Costs rise, and with them the least ranks.
+        for at, entity in enumerate(ids.tolist()):
             if len(found) >= top and (least[at], self.cost[entity], entity) > self._order(found[top - 1]):
                 break
-            alike = waiting & np.all(scores[:, ids] == scores[:, [entity]], axis=0)
-            waiting &= ~alike
-            if beaten is None:
-                place = self.place(entity)
-            else:
-                lead = self._lead(entity)
-                place = self._behind(lead, entity)
-                if not self.known[entity]:
-                    beaten += alike.sum() * (2 * (lead < 0) + (lead == 0))
-            found += [(place, same) for same in ids[alike][:top].tolist()]
-            found.sort(key=self._order)
-        return found[:top]
+            found = sorted([*found, (self.place(entity), entity)], key=self._order)[:top]
+        return found
+
+    def _first_by_gaps(
+        self, among: npt.NDArray[np.bool_], top: int, beaten: npt.NDArray[np.int64]
+    ) -> list[tuple[Place, int]]:
+        """Return the ``top`` of some entities (E,) by their ranks, where no sum orders them."""
+        ids = _smallest(self.cost, among, len(among))
+        columns = self.scores, self.gap_scales, self.weights, self.known, self.cost
+        found = kernels.first_by_gaps(*columns, ids, self._certainly_ahead(ids), beaten, top)
+        return [(Place(ahead, tied), entity) for ahead, tied, entity in found.tolist()]
 
     def _order(self, placed: tuple[Place, int]) -> tuple[int, float, int]:
         """Return the key that lists are sorted by: the doubled rank, the sum, the id."""
@@ -207,7 +205,8 @@ class CandidateRanking:
             slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
             worst = self.cost[sure & ~self.known] + slack
         else:
-            worst = self._weighed(self.doubled[:, ~self.known] + 2 * bool(self.known.any()), ~self.known)
+            # A known answer that joins the candidates adds 2 to their doubled ranks at most.
+            worst = self._weighed(self.doubled[:, ~self.known] + 2, ~self.known)
         return 2 * np.searchsorted(np.sort(worst), self.cost[ids], side="left") * sure[ids]
 
     def _behind(self, lead: npt.NDArray[np.int64], entity: int) -> Place:
@@ -215,33 +214,25 @@ class CandidateRanking:
         theirs = lead[~self.known]
         return Place(int(np.sum(theirs > 0)), int(np.sum(theirs == 0)) - int(not self.known[entity]))
 
-    def _lead(self, entity: int) -> npt.NDArray[np.int64]:
-        """Return the lead of each entity over one of them, in weighted score gaps, (E,)."""
-        gaps = scale_gaps(self.scores, self.scores[:, [entity]], self.gap_scales)
-        lead: npt.NDArray[np.int64] = self.weights @ gaps.astype(np.int64)
-        return lead
-
     def _cost(self) -> npt.NDArray[Any]:
         """Return the cost of each entity, (E,); less is better. Costs are whole numbers unless scores are weighed."""
         if self.table is None:
-            costs: npt.NDArray[np.float64] = -(self.weights / self.gap_scales) @ self.scores.astype(np.float64)
-            return costs
+            return kernels.sum_scores(self.scores, self.weights / self.gap_scales)
         return self._weighed(self.doubled, np.ones_like(self.known))
 
     def _cost_beside(self, entity: int, rivals: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Return the costs of some candidates beside a known answer, which joins them."""
         own, theirs = self.scores[:, [entity]], self.scores[:, rivals]
-        joined = doubled_rank(own > theirs, own == theirs) - doubled_rank(0, 0)
+        joined = (doubled_rank(own > theirs, own == theirs) - doubled_rank(0, 0)).astype(np.int32)
         return self._weighed(self.doubled[:, rivals] + joined, rivals)
 
-    def _weighed(self, doubled: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def _weighed(self, doubled: npt.NDArray[np.int32], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Return the costs of the k ``chosen`` (E,) entities with doubled ranks (n, k)."""
         assert self.table is not None
-        of_models = self.table[doubled].astype(np.int64)
-        costs: npt.NDArray[np.int64] = self.weights @ of_models
         if self.newcomers is None:
-            return costs
-        costs *= 2
+            return kernels.weigh(doubled, self.weights, self.table)
+        of_models = self.table[doubled].astype(np.int64)
+        costs: npt.NDArray[np.int64] = 2 * (self.weights @ of_models)
         new = self.newcomers.mask[chosen]
         all_, voting = int(self.weights.sum()), int(self.newcomers.weights.sum())
         scaled = (divmod(cost * all_, voting) for cost in (self.newcomers.weights @ of_models[:, new]).tolist())

@@ -1,7 +1,7 @@
 """Predictions: the answers to a query, each with the votes of the models."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from typing import Any, overload
 
@@ -126,7 +126,7 @@ class Predictions(Sequence[Prediction]):
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a dictionary of plain JSON values per answer."""
-        return [_plain(asdict(answer)) for answer in self.answers]
+        return [_plain(answer) for answer in self.answers]
 
     def to_json(self) -> dict[str, Any]:
         """Return the query and its answers as plain JSON values."""
@@ -154,7 +154,7 @@ class Predictions(Sequence[Prediction]):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of ``asdict`` with lists instead of tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+    """Return plain JSON values: dictionaries for dataclasses, lists for tuples."""
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return {key: _plain(inner) for key, inner in vars(value).items()} if is_dataclass(value) else value

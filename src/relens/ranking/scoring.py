@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from relens.data.queries import Queries
+from relens.models import cpu
 from relens.models.base import KGEModel, current
+from relens.models.embedding import EmbeddingModel
 from relens.ranking.memory import MEMORY_BUDGET, Batches, batch_rows
 
 _MOST_ROWS: WeakKeyDictionary[KGEModel, int] = WeakKeyDictionary()
@@ -64,8 +66,8 @@ def score_batch(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int3
 def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.int32] | None = None) -> Tensor:
     """Return the scores of all entities, (b, E) float32, or of those in ``entities`` (b, C).
 
-    The scores are on the device of the model. All batches have one shape, so the scores of a query do not depend on
-    the other queries.
+    The scores are on the device of the model. Those of a query do not depend on the other queries: all batches have one
+    shape, or the model scores each row alone.
     """
     per_query = 4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate
     rows = min(batch_rows(per_query), _MOST_ROWS.get(model) or encodable_rows(model))
@@ -73,6 +75,9 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     anchor, relation, chosen = _on_device(model, queries, entities)
 
     def score(part: slice) -> Tensor:
+        if isinstance(model, EmbeddingModel) and model.rowwise and cpu.usable(model.entity):
+            encoded = model.encode_evenly(anchor[part], relation[part])
+            return model.score(encoded, None if chosen is None else chosen[part])
         # The last batch is filled up with repeats of its last query.
         at = torch.arange(part.start, part.start + batches.rows, device=model.device).clamp_(max=part.stop - 1)
         scores = model.score(model.encode(anchor[at], relation[at]), None if chosen is None else chosen[at])

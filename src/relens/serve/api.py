@@ -1,11 +1,14 @@
 """The JSON interface: forms of requests and answers, and the functions behind the paths."""
 
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import groupby, takewhile
 from threading import Event
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi import Query as InUrl
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -15,7 +18,7 @@ from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
 from relens.serve.lookup import GraphLookup
 from relens.serve.refusals import Problem, RefusedError
-from relens.serve.worker import Worker
+from relens.serve.worker import Desk, Worker
 
 LABEL_LIMIT = 500
 TOP_LIMIT = 1000
@@ -187,6 +190,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 SLOW: dict[int | str, dict[str, Any]] = {
     504: {"model": Problem, "description": "The prediction took too long."},
 }
+Single = tuple[Question, int, KnownFacts]
+"""A question that comes alone: how many answers, and whether known facts are marked or dropped."""
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
@@ -244,18 +249,30 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
     """Return the requests that run models."""
     router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
 
+    def together(asked: Sequence[Single], nobody_waits: Callable[[], bool]) -> Iterator[bytes]:
+        for (top, known), group in groupby(asked, key=lambda single: single[1:]):
+            if nobody_waits():
+                return
+            found = ensemble.predict_many([question for question, *_ in group], top=top, known=known)
+            yield from (_json(_answer(graph, answers)) for answers in takewhile(lambda _: not nobody_waits(), found))
+
+    singles = Desk(together)
+
     @router.get("/predict", summary="The best answers to one query", response_model=Prediction)
-    async def predict(asked: Annotated[PredictQuery, InUrl()]) -> dict[str, Any]:
+    async def predict(asked: Annotated[PredictQuery, InUrl()]) -> Response:
         question = _question(graph, asked)
         _check_explains(ensemble, explain=asked.explain)
-        return (await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up)))[0]
+        if not asked.explain:
+            return _sent(await worker.ask(singles, (question, asked.top, asked.known)))
+        found = await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up))
+        return _sent(_json(found[0]))
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
-    async def predict_batch(batch: Batch) -> dict[str, Any]:
+    async def predict_batch(batch: Batch) -> Response:
         questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
         _check_explains(ensemble, explain=batch.explain)
         found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
-        return {"predictions": found}
+        return _sent(_json({"predictions": found}))
 
     @router.get("/explain", summary="The paths that carried the score of one answer", response_model=Paths)
     async def explain(asked: Annotated[ExplainQuery, InUrl()]) -> dict[str, Any]:
@@ -298,3 +315,25 @@ def _answer(graph: GraphLookup, found: Answers) -> dict[str, Any]:
         "name": graph.dataset.names.get(found.anchor),
         "weights": graph.shares(found.relation, found.direction),
     }
+
+
+def _json(value: Any) -> bytes:
+    """Return plain values as JSON; a number that is not finite becomes null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return _json(_finite(value))
+    return text.encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _sent(body: bytes) -> Response:
+    """Return JSON as a response; forms of answers serve as its description, and are not checked again."""
+    return Response(body, media_type="application/json")

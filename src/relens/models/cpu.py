@@ -1,0 +1,76 @@
+"""Distances and dot products on a CPU without gradients: fast, and the same to the last bit in every batch."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+L1, MODULUS, DOT = 0, 1, 2
+"""Kinds of comparison: Σ|v − x|; the same over complex rows, real halves, then imaginary halves; Σv·x."""
+SMALL = 2**20
+"""Pairs of coordinates that one thread compares before another one is worth its start."""
+
+
+def usable(vector: Tensor) -> bool:
+    """Say whether vectors can be compared here: on a CPU, in single precision, and where no gradient is recorded."""
+    return vector.device.type == "cpu" and vector.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+def compare(kind: int, vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Compare vectors (B, d) with all rows of a table (E, d), (B, E), or with those of ``candidates`` (C, P), (B, P)."""
+    if candidates is not None:
+        chunks = zip(vector.chunk(len(candidates)), candidates, strict=True)
+        return torch.cat([compare(kind, part, table[ids], None) for part, ids in chunks])
+    from relens.models import cpu_kernels  # needs numba
+
+    out = np.empty((len(vector), len(table)), np.float32)
+    _in_parts(partial(cpu_kernels.compare, kind, _array(vector), _array(table), out), out, vector.shape[1])
+    return torch.from_numpy(out)
+
+
+def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, E) or (B, P); see ``relens.models.distance.block_distance``."""
+    if candidates is not None:
+        n = len(candidates)
+        chunks = zip(vector.chunk(n), group.chunk(n), candidates, strict=True)
+        return torch.cat([block_distance(part, matrices, own, table[ids], None) for part, own, ids in chunks])
+    from relens.models import cpu_kernels  # needs numba
+
+    n_blocks, k = matrices.shape[1:3]
+    order = torch.argsort(group)
+    distinct, counts = torch.unique(group, return_counts=True)
+    missing = -k % cpu_kernels.STEP
+    filled = _array(torch.nn.functional.pad(matrices[distinct], (0, missing, 0, missing)))
+    first = np.append(0, np.cumsum(counts.numpy()))
+    blocks = _array(vector[order].view(-1, n_blocks, k))
+    out = np.empty((len(vector), len(table)), np.float32)
+    work = partial(cpu_kernels.compare_blocks, blocks, filled, first, _array(table), out)
+    _in_parts(work, out, len(distinct) * k * table.shape[1] // len(vector))
+    return torch.from_numpy(out)[torch.argsort(order)]
+
+
+def _in_parts(work: Callable[[int, int], None], out: "np.ndarray[Any, Any]", cost: int) -> None:
+    """Fill all columns of ``out`` (B, E) with ``work(begin, end)``, in threads if there is enough to do.
+
+    ``cost`` is the number of coordinates behind a number of ``out``.
+    """
+    n = out.shape[1]
+    n_parts = min(torch.get_num_threads(), 1 + out.size * cost // SMALL)
+    limits = [n * part // n_parts for part in range(n_parts + 1)]
+    if n_parts == 1:
+        work(0, n)
+        return
+    with ThreadPoolExecutor(n_parts - 1) as pool:
+        others = [pool.submit(work, *limits[part : part + 2]) for part in range(1, n_parts)]
+        work(*limits[:2])
+        for other in others:
+            other.result()
+
+
+def _array(values: Tensor) -> "np.ndarray[Any, Any]":
+    array: np.ndarray[Any, Any] = values.detach().contiguous().numpy()
+    return array

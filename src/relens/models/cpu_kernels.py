@@ -1,0 +1,130 @@
+"""Compiled comparisons of queries with candidates on a CPU; imported when they are first used.
+
+A number of the result is made by one loop over the coordinates of one query and one candidate. The same instructions
+run for every pair, so no bit depends on the other queries or candidates of a call, or on how a call is split.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from relens.models.cpu import L1, MODULUS
+
+Reals = npt.NDArray[np.float32]
+
+WIDTH = 128
+"""Candidates that ``compare_blocks`` takes at a time."""
+STEP = 4
+"""Rows and columns of a matrix that are multiplied at a time; both are filled up with zeros to a multiple of it."""
+# Sums may be reordered to fit vector registers, in the same way in every call. Values that are not finite stay so.
+_MATH = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _modulus(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return np.sqrt((a - b) * (a - b) + (c - d) * (c - d))
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def compare(kind: int, vector: Reals, table: Reals, out: Reals, begin: int, end: int) -> None:
+    """Compare vectors (B, d) with the rows ``begin`` to ``end`` of a table (E, d); fill these columns of (B, E)."""
+    n, width = vector.shape
+    half = width // 2
+    for e in range(begin, end, 4):
+        # Four rows stay in the first cache while all queries pass. The last four may repeat a row.
+        e1, e2, e3 = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
+        x0, x1, x2, x3 = table[e], table[e1], table[e2], table[e3]
+        for q in range(n):
+            v = vector[q]
+            s0 = s1 = s2 = s3 = np.float32(0)
+            if kind == L1:
+                for k in range(width):
+                    s0 += abs(v[k] - x0[k])
+                    s1 += abs(v[k] - x1[k])
+                    s2 += abs(v[k] - x2[k])
+                    s3 += abs(v[k] - x3[k])
+            elif kind == MODULUS:
+                for k in range(half):
+                    real, imaginary = v[k], v[half + k]
+                    s0 += _modulus(real, x0[k], imaginary, x0[half + k])
+                    s1 += _modulus(real, x1[k], imaginary, x1[half + k])
+                    s2 += _modulus(real, x2[k], imaginary, x2[half + k])
+                    s3 += _modulus(real, x3[k], imaginary, x3[half + k])
+            else:
+                for k in range(width):
+                    s0 += v[k] * x0[k]
+                    s1 += v[k] * x1[k]
+                    s2 += v[k] * x2[k]
+                    s3 += v[k] * x3[k]
+            out[q, e], out[q, e1], out[q, e2], out[q, e3] = s0, s1, s2, s3
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def compare_blocks(
+    vector: Reals,
+    matrices: Reals,
+    first: npt.NDArray[np.int64],
+    table: Reals,
+    out: Reals,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill columns of ``out`` (B, E) with Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks of k coordinates.
+
+    Args:
+        vector: (B, c, k), queries with the same matrices next to each other.
+        matrices: (G, c, K, K), filled up with zeros to a multiple of ``STEP``.
+        first: the queries ``first[g]`` to ``first[g + 1]`` use ``matrices[g]``, (G + 1,).
+        table: (E, c·k).
+        begin, end: the rows of the table to compare with.
+    """
+    n, n_blocks, k = vector.shape
+    rows = np.zeros((matrices.shape[2], WIDTH), np.float32)
+    projected = np.empty((matrices.shape[2], WIDTH), np.float32)
+    squares = np.empty(WIDTH, np.float32)
+    sums = np.empty((n, WIDTH), np.float32)
+    for e in range(begin, end, WIDTH):
+        width = min(WIDTH, end - e)
+        sums[:] = 0
+        for i in range(n_blocks):
+            for at in range(width):
+                row = table[e + at]
+                for j in range(k):
+                    rows[j, at] = row[i * k + j]
+            for g in range(len(matrices)):
+                projected[:] = 0
+                _add_product(matrices[g, i], rows, projected)
+                for q in range(first[g], first[g + 1]):
+                    squares[:] = 0
+                    for j in range(k):
+                        of_query, of_rows = vector[q, i, j], projected[j]
+                        for at in range(WIDTH):
+                            squares[at] += (of_query - of_rows[at]) * (of_query - of_rows[at])
+                    total = sums[q]
+                    for at in range(WIDTH):
+                        total[at] += np.sqrt(squares[at])
+        out[:, e : e + width] = sums[:, :width]
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
+    """Add the product of a matrix (K, K) with ``rows`` (K, WIDTH) to ``out``, sixteen numbers of the matrix at a time.
+
+    These stay in registers while the rows pass.
+    """
+    for i in range(0, len(matrix), STEP):
+        m0, m1, m2, m3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        y0, y1, y2, y3 = out[i], out[i + 1], out[i + 2], out[i + 3]
+        for j in range(0, len(matrix), STEP):
+            x0, x1, x2, x3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+            a0, b0, c0, d0 = m0[j], m0[j + 1], m0[j + 2], m0[j + 3]
+            a1, b1, c1, d1 = m1[j], m1[j + 1], m1[j + 2], m1[j + 3]
+            a2, b2, c2, d2 = m2[j], m2[j + 1], m2[j + 2], m2[j + 3]
+            a3, b3, c3, d3 = m3[j], m3[j + 1], m3[j + 2], m3[j + 3]
+            for at in range(WIDTH):
+                y0[at] += a0 * x0[at] + b0 * x1[at] + c0 * x2[at] + d0 * x3[at]
+                y1[at] += a1 * x0[at] + b1 * x1[at] + c1 * x2[at] + d1 * x3[at]
+                y2[at] += a2 * x0[at] + b2 * x1[at] + c2 * x2[at] + d2 * x3[at]
+                y3[at] += a3 * x0[at] + b3 * x1[at] + c3 * x2[at] + d3 * x3[at]
