@@ -47,7 +47,7 @@ def main(run_path: Path) -> None:
     torch.set_num_threads(1)
     dataset = relens.load_dataset("patterns")
     scorers = {"frequency": Frequency(dataset), "complex": train_complex(dataset)}
-    with relens.Run.receive_ranks(run_path, dataset.name) as folder:
+    with relens.Run.receive_ranks(run_path, dataset) as folder:
         pack_scorers(scorers, dataset, folder)
 
     run = relens.Run.open(run_path)

@@ -62,7 +62,7 @@ def main(run_path: Path) -> None:
     scorers = {
         name: PykeenScorer.from_model(result.model, result.training, dataset) for name, result in results.items()
     }
-    with relens.Run.receive_ranks(run_path, dataset.name) as folder:
+    with relens.Run.receive_ranks(run_path, dataset) as folder:
         pack_scorers(scorers, dataset, folder)
 
     run = relens.Run.open(run_path)

@@ -113,8 +113,8 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
 def test_a_changed_method_searches_again_and_no_more(plan, finished, monkeypatch, tmp_path):
     path = shutil.copytree(finished[0], tmp_path / "ring")
     monkeypatch.setattr(pipeline, "rank_models", None)
-    more = Plan(plan.dataset, plan.models, None, plan.changes, plan.model_changes, methods=("mean", "greedy"))
-    assert [found.name for found in go(more, path).evaluations][-2:] == ["mean", "greedy"]
+    more = Plan(plan.dataset, plan.models, None, plan.changes, plan.model_changes, methods=(*plan.methods, "greedy"))
+    assert [found.name for found in go(more, path).evaluations][-4:] == [*plan.methods, "greedy"]
 
 
 def test_side_by_side_training_gives_the_same(plan, finished, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from relens.comparison import DEFAULT_SPECS, Comparison, compare
 from relens.data.dataset import Dataset, read_folder, write_folder
+from relens.data.stored import write_graph
 from relens.ensemble import learning_curves
 from relens.errors import DamagedError, InputError, MissingExtraError
 from relens.files import read_json, write_json
@@ -157,7 +158,7 @@ def test_the_page_needs_nothing_but_itself(reported):
 def test_the_page_says_what_a_run_of_imported_ranks_lacks(reported):
     _, _, page = reported
     assert "The run holds ranks but no trained models, so there are no training curves." in page.text
-    assert "The data set 'simulated' could not be loaded, so its statistics are left out." in page.text
+    assert "The run has no graph, so its statistics are left out" in page.text
     assert "How training ended" not in page.tables
 
 
@@ -436,6 +437,7 @@ def with_graph(tmp_path):
         provenance = replace(packed.provenance, dataset="toy", fingerprint=dataset.fingerprint)
         packs.append(changed(packed, provenance=provenance, cardinalities=("1-1", "1-N", "N-N", "N-N")))
     run = quick_run(tmp_path / "run", *packs)
+    run.keep_graph(dataset)
     for model in ("alpha", "beta"):
         records = [
             {"step": 100 * i, "loss": 3 / i, "mrr": i / 10 if i % 2 else None, "seconds": 2.0 * i} for i in range(1, 5)
@@ -446,7 +448,6 @@ def with_graph(tmp_path):
         record = {
             "settings": {"model": "complex", "loss": "1vsall", "lr": 0.125},
             "result": {"best_mrr": 0.3, "step": records[-1]["step"]},
-            "source": str(tmp_path / "toy"),
         }
         write_json(folder / "trained" / "model.json", record)
     return run, dataset
@@ -463,7 +464,7 @@ def test_training_and_graph_are_shown_where_they_are_at_hand(tmp_path):
     assert sum(int(row[2]) for row in rows) == len(dataset.train)
     classes = page.tables["Test MRR by cardinality class"]
     assert [row[:3] for row in classes[1:]] == [["1-1", "1", "6"], ["1-N", "1", "12"], ["N-N", "2", "42"]]
-    assert "could not be loaded" not in page.text
+    assert "its statistics are left out" not in page.text
 
 
 def test_times_have_a_page_of_their_own(tmp_path):
@@ -533,13 +534,11 @@ def test_leftovers_of_a_killed_process_are_not_searched_for_the_graph(tmp_path):
     assert "Relations of the graph" in Page.read(write_report(run, tmp_path / "out")).tables
 
 
-def test_another_graph_of_that_name_is_not_described(tmp_path):
-    run, _ = with_graph(tmp_path)
-    with (tmp_path / "toy" / "train.txt").open("w") as file:
-        file.write("e1\trelation 0\te2\n")
-    (tmp_path / "toy" / "train.txt.gz").unlink()
+def test_the_graph_of_other_ranks_is_not_described(tmp_path):
+    run, dataset = with_graph(tmp_path)
+    write_graph(replace(dataset, train=dataset.train[1:]), run.graph_path)
     page = Page.read(write_report(run, tmp_path / "out"))
-    assert "The data set 'simulated' could not be loaded" in page.text
+    assert "The ranks belong to another graph than that of the run" in page.text
     assert "Relations of the graph" not in page.tables
 
 
