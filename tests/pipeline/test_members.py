@@ -254,9 +254,9 @@ def test_files_of_scores_are_only_evaluated(module, models, own, tmp_path):
     fail(2, "run holds ranks only, and predictions need the models that made them (files were imported, layout scores: "
          "they can be evaluated, and know no other questions)",
          "predict", run, "--head", "e3", "--relation", "next")  # fmt: skip
-    fail(2, "has only the ranks of filed, from files. New members need the scores of all for the same candidates, so "
-         "nothing can be added here. Import all together into a new run with `relens ranks import`",
-         "ranks", "add", run, "--scorer", f"frequency={MODULE}:Frequency", "--trust")  # fmt: skip
+    fail(2, "has only the ranks of filed, from files or of folders that are missing. New members need the scores of "
+         "all for the same candidates, so nothing can be added here. Import all together into a new run with `relens "
+         "ranks import`", "ranks", "add", run, "--scorer", f"frequency={MODULE}:Frequency", "--trust")  # fmt: skip
     succeed("evaluate", run, "--weights", "mean")
     shutil.copytree(own.model_path("transe"), run / "models" / "transe")
     with pytest.raises(InputError, match=r"but no model 'filed': .* \(files were imported, layout scores: they can be"):

@@ -250,6 +250,6 @@ def check_trust(members: Iterable[Member], *, trust: bool) -> None:
     listed = [f"{member.name!r} is {member.origin.describe()}" for member in members]
     if listed and not trust:
         raise InputError(
-            f"{', '.join(listed)}: loading {'it' if len(listed) == 1 else 'them'} runs whatever code is there. If you "
-            f"made it, or trust the person who did, pass `trust=True`. Trust is not stored."
+            f"{' and '.join(listed)}: loading {'it' if len(listed) == 1 else 'them'} runs whatever code is there. If "
+            f"you made it, or trust the person who did, pass `trust=True`. Trust is not stored."
         )

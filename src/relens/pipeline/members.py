@@ -85,9 +85,9 @@ def _check_names(run: Run, ranked: Sequence[str], new: Mapping[str, NewMember], 
     imported = [name for name in ranked if name not in run.member_names]
     if imported:
         raise RanksError(
-            f"{run.path} has only the ranks of {', '.join(imported)}, from files. New members need the scores of all "
-            f"for the same candidates, so nothing can be added here. Import all together into a new run with `relens "
-            f"ranks import`, or add members to a run of models that can be loaded."
+            f"{run.path} has only the ranks of {', '.join(imported)}, from files or of folders that are missing. New "
+            f"members need the scores of all for the same candidates, so nothing can be added here. Import all "
+            f"together into a new run with `relens ranks import`, or add members to a run of models that can be loaded."
         )
     record = (run.made_by() or {}).get("models", {})
     changed = [name for name in ranked if record.get(name, run.member(name).digest) != run.member(name).digest]

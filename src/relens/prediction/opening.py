@@ -43,8 +43,8 @@ def needed_members(run: Run, weights: EnsembleWeights) -> "dict[str, TrainedMode
     if missing:
         raise InputError(
             f"{run.path} has weights of {', '.join(needed)}, but no model {missing[0]!r}: predictions need the models "
-            f"themselves, not their ranks alone{_imported(run, missing[0])}. Train it with `relens train`, or choose "
-            f"other weights."
+            f"themselves, not their ranks alone{_imported(run, missing[0])}. Train it with `relens train`, copy "
+            f"the whole run if a part of it is missing, or choose other weights."
         )
     members = {model: run.member(model) for model in needed}
     ranked = (run.made_by() or {}).get("models", {})
