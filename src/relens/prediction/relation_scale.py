@@ -35,7 +35,8 @@ Pairs = npt.NDArray[np.integer[Any]]
 
 
 def _raw(scores: Floats, others: Floats) -> Floats:
-    return scores / _spread(others.reshape(len(others), -1))[:, None, None, None]
+    scaled: Floats = scores / _spread(others.reshape(len(others), -1))[:, None, None, None]
+    return scaled
 
 
 def _standardised(scores: Floats, others: Floats) -> Floats:
