@@ -132,7 +132,10 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):
     near = ring.with_name(ring.name[:-1])
     hint = f"{near} is not a run: it does not exist. Did you mean {ring}? Make one with `relens run DATASET`"
     fail(2, hint, "predict", near, "--head", "s1", "--relation", "next")
-    fail(2, "give one of --head, --tail and --queries", "predict", ring, "--head", "s1", "--tail", "s2")
+    fail(2, "give one of --head, --tail and --queries", "predict", ring, "--head", "s1", "--queries", asked)
+    both = ("--head", "s1", "--tail", "s2")
+    fail(2, "give one of --head, --tail and --queries", "predict", ring, *both, "--relation", "next")
+    fail(2, "--explain shows paths to entities", "predict", ring, *both, "--explain")
     fail(2, "give --relation: the relation of the fact", "predict", ring, "--head", "s1")
     fail(2, "a file of --queries names its own", "predict", ring, "--queries", asked, "--relation", "next")
     fail(2, "has no weights 'dsc'", "predict", ring, "--head", "s1", "--relation", "next", "--weights", "dsc")
@@ -179,3 +182,36 @@ def test_one_question_can_be_a_stream_too(ring, asked, tmp_path):
     succeed(*command, "-o", tmp_path / "found.tsv")
     assert (tmp_path / "found.tsv").read_text() == expected
     assert succeed(*command).out.startswith("(s0, next, ?)\n")
+
+
+def test_head_and_tail_ask_for_the_relation(ring, tmp_path):
+    command = ("predict", ring, "--head", "Station 4", "--tail", "s5", "--device", "cpu")
+    found = Ensemble.open(ring).predict_relations(head="s4", tail="s5")
+    shown = succeed(*command).out
+    assert shown.startswith("(s4, ?, s5)\n")
+    assert f"scale: {found.scale}" in shown
+    for answer in found:
+        (line,) = (line.split() for line in shown.splitlines() if f" {answer.relation} " in line)
+        assert line[:4] == [f"{answer.rank:g}", answer.relation, answer.known or "–", f"{answer.score:.4g}"]
+    assert succeed(*command, "--json").json == found.to_json()
+    rows = list(csv.DictReader(succeed(*command, "--format", "csv").out.splitlines()))
+    assert [(row["head"], row["tail"], row["relation"]) for row in rows] == [("s4", "s5", a.relation) for a in found]
+
+
+def test_a_file_may_ask_for_relations(ring, tmp_path):
+    asked = tmp_path / "asked.tsv"
+    asked.write_text('head\ttail\trelation\ns4\ts5\trelation\n{"head": "s1", "tail": "station 3"}\n')
+    command = ("predict", ring, "--queries", asked, "--device", "cpu", "--top", 1, "--known", "drop")
+    lines = [json.loads(line) for line in succeed(*command, "--json").out.splitlines()]
+    ensemble = Ensemble.open(ring)
+    assert lines == [
+        ensemble.predict_relations(head=head, tail=tail, top=1, known="drop").to_json()
+        for head, tail in (("s4", "s5"), ("s1", "s3"))
+    ]
+    rows = list(csv.DictReader(succeed(*command).out.splitlines(), dialect="excel-tab"))
+    assert [row["relation"] for row in rows] == [line["answers"][0]["relation"] for line in lines]
+    fail(2, "--explain shows paths to entities", *command, "--explain")
+    asked.write_text(asked.read_text() + "s4\tnext\ttail\n")
+    fail(2, "line 4: found questions for entities and for relations", *command)
+    asked.write_text("s4\tnowhere\trelation\n")
+    fail(2, "line 1: unknown entity 'nowhere'", *command)

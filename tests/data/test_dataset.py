@@ -238,6 +238,40 @@ def test_damaged_gzip(folder: Path, damage) -> None:
         read_folder(folder)
 
 
+def test_false_triples_are_read_beside_the_splits_and_written_with_them(folder: Path, tmp_path: Path) -> None:
+    assert read_folder(folder).negatives == {}
+    dataset = read_folder(folder)
+    entities, relations = dataset.entities.labels, dataset.relations.labels
+    facts = {tuple(row) for triples in dataset.splits.values() for row in triples.tolist()}
+    everything = [(h, r, t) for h in range(len(entities)) for r in range(len(relations)) for t in range(len(entities))]
+    false = [row for row in everything if row not in facts][:3]
+    lines = [(entities[h], relations[r], entities[t]) for h, r, t in false]
+    write_split(folder, "valid_negatives.txt", lines[:1])
+    write_split(folder, "test_negatives.txt.gz", [("head", "relation", "tail"), *lines[1:]])
+    found = read_folder(folder)
+    assert {split: rows.tolist() for split, rows in found.negatives.items()} == {
+        "valid": [list(row) for row in false[:1]],
+        "test": [list(row) for row in false[1:]],
+    }
+    assert found.fingerprint == dataset.fingerprint
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    write_folder(found, copy)
+    again = read_folder(copy).negatives
+    assert {split: rows.tolist() for split, rows in again.items()} == {
+        split: rows.tolist() for split, rows in found.negatives.items()
+    }
+
+
+def test_false_triples_are_of_the_graph_and_no_facts(folder: Path) -> None:
+    write_split(folder, "valid_negatives.txt", [("nobody", "likes", "nobody")])
+    with pytest.raises(DatasetError, match=r"valid_negatives\.txt: unknown \w+ '.*False triples have entities"):
+        _ = read_folder(folder).negatives
+    write_split(folder, "valid_negatives.txt", TRAIN[:2])
+    with pytest.raises(DatasetError, match=r"valid_negatives\.txt: found 2 facts of the data set among 2 triples"):
+        _ = read_folder(folder).negatives
+
+
 # Vocabularies and data sets made in memory.
 
 

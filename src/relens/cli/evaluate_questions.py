@@ -34,7 +34,8 @@ def evaluate_question(
 def _relation_tables(found: RelationEvaluation, by: Sequence[str]) -> list[Table]:
     columns = (QUERIES, *map(metric_column, METRICS.values()))
     low, high = found.interval
-    tried = ", ".join(f"{name} {mrr:.4f}" for name, mrr in sorted(found.valid_mrr.items(), key=lambda one: -one[1]))
+    best = sorted(found.valid_mrr.items(), key=lambda one: -one[1])[:3]
+    tried = ", ".join(f"{name} {mrr:.4f}" for name, mrr in best)
     facts = {
         "data set": found.dataset[0],
         "split": found.split,
@@ -46,7 +47,7 @@ def _relation_tables(found: RelationEvaluation, by: Sequence[str]) -> list[Table
     }
     notes = (
         f"overall MRR: {INTERVAL} [{low:.4f}, {high:.4f}]",
-        f"the scale was chosen on {found.valid_triples:,} validation triples; MRR there: {tried}",
+        f"the scale was chosen on {found.valid_triples:,} validation triples; the best MRR there: {tried}",
     )
 
     def table(parts: dict[str, Any], heading: str, title: str, notes: tuple[str, ...] = ()) -> Table:

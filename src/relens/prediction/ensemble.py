@@ -342,7 +342,7 @@ class Ensemble:
                 advance(len(rows))
         return RankedAnswers(AnswerRanks(*np.array(places, dtype=np.int64).reshape(-1, 2).T), np.array(scores))
 
-    def splits_of(self, triples: npt.NDArray[np.int32]) -> list[str | None]:
+    def splits_of(self, triples: npt.NDArray[np.integer[Any]]) -> list[str | None]:
         """Return the first split that contains each triple in ids, (n, 3); ``facts`` if it was given, or None."""
         keys = self.dataset.triple_keys(triples)
         splits = dict(self._trained.splits)

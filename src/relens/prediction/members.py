@@ -79,8 +79,8 @@ class LoadedModels:
             for begin in range(0, len(queries), PAIRS):
                 # Batches of one shape: a score does not depend on the other queries.
                 at = np.minimum(np.arange(begin, begin + PAIRS), len(queries) - 1)
-                part = queries[at]
-                found = score_batch(model, part, part.answer[:, None])[:, 0].cpu().numpy()
+                batch = queries[at]
+                found = score_batch(model, batch, batch.answer[:, None])[:, 0].cpu().numpy()
                 scores[begin : begin + PAIRS] = found[: len(queries) - begin]
         return scores
 

@@ -35,7 +35,8 @@ Pairs = npt.NDArray[np.integer[Any]]
 
 
 def _raw(scores: Floats, others: Floats) -> Floats:
-    return scores / _spread(others.reshape(len(others), -1))[:, None, None, None]
+    scaled: Floats = scores / _spread(others.reshape(len(others), -1))[:, None, None, None]
+    return scaled
 
 
 def _standardised(scores: Floats, others: Floats) -> Floats:
@@ -146,7 +147,9 @@ class RelationRanker:
 
     def _mean(self, scaled: Floats) -> Floats:
         """Return the weighted mean over models and directions of (n, q, R, 2), as (q, R)."""
-        mean: Floats = np.einsum("nqrd,nrd->qr", scaled, self.shares)
+        mean = np.zeros(scaled.shape[1:3])
+        for scores, shares in zip(scaled, self.shares, strict=True):  # in one order: sums do not depend on q
+            mean += scores[..., 0] * shares[:, 0] + scores[..., 1] * shares[:, 1]
         return mean
 
     def _scores(self, pairs: Pairs, progress: Progress) -> Floats:

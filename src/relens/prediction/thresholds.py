@@ -19,7 +19,8 @@ Triples = npt.NDArray[np.integer[Any]]
 
 
 def _score(found: RankedAnswers) -> Floats:
-    return found.scores.reshape(-1, 2).mean(axis=1)
+    scores: Floats = found.scores.reshape(-1, 2).mean(axis=1)
+    return scores
 
 
 def _log_rank(found: RankedAnswers) -> Floats:
