@@ -10,6 +10,7 @@ from relens.exports import lazy_exports
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from relens.api import evaluate_among as evaluate_among
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
@@ -58,6 +59,7 @@ _PUBLIC = {
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
     "evaluate": "relens.evaluation",
+    "evaluate_among": "relens.api",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",
     "load_ranks": "relens.packs.store:load_pack",

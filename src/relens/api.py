@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 from relens.comparison import DEFAULT_SPECS
 from relens.data.catalog import load_dataset
 from relens.devices import pick_device, pick_devices
+from relens.ensemble.inputs import INPUTS
+from relens.ensemble.objective import model_mrrs
 from relens.errors import InputError
+from relens.evaluation import Evaluation, evaluate
 from relens.pipeline.plan import Plan
 from relens.prediction import Ensemble, Facts, KnownFacts, Predictions
+from relens.prediction.candidates import CandidatesOption, with_candidates
+from relens.prediction.opening import check_models, check_ranks, graph_of, ranked_device
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -193,7 +198,7 @@ def rank(
     *,
     models: Sequence[str] | None = None,
     device: str = "auto",
-    candidates: Path | str | None = None,
+    candidates: CandidatesOption | None = None,
     into: Run | Path | str | None = None,
     gaps: bool = True,
     force: bool = False,
@@ -208,7 +213,9 @@ def rank(
         run: a run with trained models.
         models: names of trained models, in the order of the rank arrays; None for all, sorted.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        candidates: a folder that ``relens data sample-negatives`` made: rank among these candidates only.
+        candidates: rank among these only: ``observed`` (the entities that train has on that side of the relation),
+            ``types`` (those that share a type with one of them, by the data set's ``types.tsv``), a file or a list of
+            entities, or a folder that ``relens data sample-negatives`` made.
         into: the run that receives the ranks, made if missing; None for ``run`` itself.
         gaps: keep score gaps beside the ranks.
         force: replace existing ranks.
@@ -233,12 +240,68 @@ def rank(
             )
         trained = {name: source.model(name) for name in names}
         dataset = load_dataset(trained[names[0]].source)
-        if candidates is not None:
-            dataset = dataset.with_candidates(Path(candidates))
+        dataset = with_candidates(dataset, candidates)
         target = source if into is None else Run.open_or_create(_path(into) or Path(), dataset.name)
         with nullcontext() if into is None else target.held():
             rank_models(target, dataset, trained, device=chosen, gaps=gaps, force=force, progress=progress)
     return Run.open(target.path)
+
+
+def evaluate_among(
+    run: Run | Path | str,
+    candidates: CandidatesOption,
+    *,
+    weights: str | None = None,
+    model: str | None = None,
+    split: str = "test",
+    device: str = "auto",
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> Evaluation:
+    """Evaluate the weights of a run, or one of its models, among other candidates than its ranks.
+
+    The models rank the queries again; the ranks of the run stay as they are, and nothing is written into it. An answer
+    competes with the candidates that are no other known answers, whether it is one of them or not. The provenance of
+    the result names the candidates, and counts the answers outside of them.
+
+    Args:
+        run: a run with trained models, and weights unless ``model`` is given.
+        candidates: as in ``rank``.
+        weights: the name of the weights; None for ``dsc``, or the only ones there are.
+        model: evaluate this model alone.
+        split: the split to evaluate on.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        seed: seed of the resampling.
+        jobs: number of threads.
+        progress: shows how many queries are ranked.
+
+    For example::
+
+        among = relens.evaluate_among("runs/patterns", "observed", weights="dsc")
+        print(among.overall.mrr, among.provenance.candidates, among.provenance.outside)
+    """
+    source = open_run(run)
+    check_models(source)
+    chosen = pick_device(ranked_device(source) if device == "auto" else device)
+    from relens.pipeline.ranking import ranked_among
+
+    found = None if model is not None else source.weights(weights)
+    models = source.model_names if found is None else found.models
+    if model is not None and model not in models:
+        source.model(model)  # an error that lists the models
+    trained = {name: source.model(name) for name in models}
+    dataset = load_dataset(trained[models[0]].source) if found is None else graph_of(source, found)
+    if found is not None:
+        check_ranks(source, found)
+    scales = found.gap_scales if found is not None and INPUTS[found.input].needs_gaps else None
+    splits = tuple(dict.fromkeys(("valid", split)))
+    with ranked_among(
+        source, with_candidates(dataset, candidates), trained, scales, splits=splits, device=chosen, progress=progress
+    ) as ranks:
+        best = models[int(model_mrrs(ranks["valid"], jobs=jobs).argmax())]
+        name = model if found is None else source.choose_weights(weights)
+        return evaluate(ranks[split], found or str(model), name=name, reference=best, seed=seed, jobs=jobs)
 
 
 def report(
@@ -278,6 +341,7 @@ def predict(
     known: KnownFacts = "mark",
     explain: bool = False,
     facts: Facts | None = None,
+    candidates: CandidatesOption | None = None,
     weights: str | None = None,
     device: str = "auto",
 ) -> Predictions:
@@ -287,13 +351,15 @@ def predict(
 
     Args:
         run: a run with trained models and weights.
-        relation: the label of the relation.
+        relation: the label or readable name of the relation.
         head, tail: the given entity, one of the two; its label or readable name.
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         explain: add the paths that carried the score of each answer; the run needs a model that propagates.
         facts: more facts, also of new entities, for models that propagate: a file of tab-separated triples, or rows
             (head, relation, tail).
+        candidates: the entities that may be answers: ``observed`` (those that train has on that side of the relation),
+            ``types`` (those that share a type with one of them), a file or a list of entities. None for all.
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
 
@@ -305,7 +371,7 @@ def predict(
         found = relens.predict("runs/patterns", head="site_11_20", relation="northeast_neighbour", top=3)
         print(found[0].entity, found[0].rank)
     """
-    ensemble = Ensemble.open(run, weights, device, facts=facts)
+    ensemble = Ensemble.open(run, weights, device, facts=facts, candidates=candidates)
     return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
 
 

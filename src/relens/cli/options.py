@@ -58,6 +58,15 @@ output_option = click.option(
 )
 
 
+candidates_option = click.option(
+    "--candidates",
+    metavar="observed|types|FILE|DIRECTORY",
+    help="Entities that compete, instead of all: those that train has on that side of the relation (observed), those "
+    "that share a type with one of them (types, by types.tsv of the data set), those in FILE, one per line, or the "
+    "sampled negatives in DIRECTORY. ./observed is a file.",
+)
+
+
 def hold(run_path: Path) -> Run:
     """Open a run and lock it until the command ends. Only commands that write into a run do so."""
     return click.get_current_context().with_resource(Run.open(run_path).held())

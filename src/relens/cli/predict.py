@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import device_option, json_option, output_option, run_argument, show, weights_option
+from relens.cli.options import (
+    candidates_option,
+    device_option,
+    json_option,
+    output_option,
+    run_argument,
+    show,
+    weights_option,
+)
 from relens.errors import InputError, MissingExtraError
 from relens.files import whole_file
 from relens.prediction import KNOWN, Asked, Ensemble, Predictions
@@ -41,7 +49,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @run_argument
 @click.option("--head", help="Predict tails of this entity: its label or readable name.")
 @click.option("--tail", help="Predict heads of this entity.")
-@click.option("--relation", help="The label of the relation.")
+@click.option("--relation", help="The relation: its label or readable name.")
 @click.option(
     "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
     help="Answer all questions of a file: lines 'anchor TAB relation TAB tail|head', or JSON objects with the keys "
@@ -59,6 +67,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "propagates (nbfnet).",
 )  # fmt: skip
 @facts_option
+@candidates_option
 @weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
@@ -82,7 +91,9 @@ def predict(
     tab-separated lines, or in JSON lines with --json.
     """
     _check_question(head, tail, relation, file)
-    ensemble = open_ensemble(Run.open(run_path), options["name"], options["device"], options["facts"])
+    ensemble = open_ensemble(
+        Run.open(run_path), options["name"], options["device"], options["facts"], options["candidates"]
+    )
     asked = Asked(options["top"], options["known"], options["explain"])
     if file is not None:
         _answer_file(ensemble, file, asked, as_json=as_json, output=output)
@@ -92,9 +103,17 @@ def predict(
     show(tables, "json" if as_json else "text", output, found.to_json())
 
 
-def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None) -> Ensemble:
-    """Open the ensemble of a run; note given facts, and another device than the run was ranked on."""
-    ensemble = Ensemble.open(run, weights, device, facts=facts)
+def open_ensemble(
+    run: Run, weights: str | None, device: str, facts: Path | None, candidates: str | None = None
+) -> Ensemble:
+    """Open the ensemble of a run; note given facts, and other candidates or another device than before."""
+    ensemble = Ensemble.open(run, weights, device, facts=facts, candidates=candidates)
+    among = "all" if ensemble.restriction is None else ensemble.restriction.name
+    if ensemble.weights.fitted_among_others(among):
+        note(
+            f"the weights were fitted on ranks among other candidates ({ensemble.weights.candidates}) than these "
+            f"({among}), so there is no confidence"
+        )
     if ensemble.facts is not None:
         note(ensemble.facts.describe())
     ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
@@ -148,11 +167,13 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     )
     weights = ensemble.weights
     facts = {
+        **({"relation": found.relation_name} if found.relation_name else {}),
         "data set": ensemble.dataset.name,
         "weights": f"{weights.settings.get('method', 'ensemble')} on {weights.input}",
-        "candidates": f"{found.candidates:,}, known facts not counted",
+        "candidates": f"{found.candidates:,}{f' ({found.restriction})' if found.restriction else ''}, known facts "
+        "not counted",
     }
-    n_known = len(ensemble.dataset.entities) - found.candidates
+    n_known = 0 if found.restriction else len(ensemble.dataset.entities) - found.candidates
     n_shown = sum(answer.known is not None for answer in found)
     last_new = max((answer.rank for answer in found if answer.known is None), default=0)
     hidden = found.anchor_rank is not None and found.anchor_rank <= last_new
@@ -261,6 +282,7 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
     help="File to append a line to for each request.  [default: stderr]",
 )
 @facts_option
+@candidates_option
 @weights_option
 @device_option
 def serve(
@@ -271,6 +293,7 @@ def serve(
     no_token: bool,
     access_log: Path | None,
     facts: Path | None,
+    candidates: str | None,
     name: str | None,
     device: str,
 ) -> None:
@@ -296,7 +319,7 @@ def serve(
     with server.listen(host, port) as listener, _request_log(access_log) as log:
         server.check_reach(listener, host, token, no_token=no_token)
         note(f"loading the models of {run.path}")
-        ensemble = open_ensemble(run, name, device, facts)
+        ensemble = open_ensemble(run, name, device, facts, candidates)
         warm_up(ensemble)
         app = create_app(ensemble, visible(run.name), hosts=server.hosts_of(listener, host), token=token, log=log)
         if token is None and not server.is_loopback(listener):

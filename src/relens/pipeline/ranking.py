@@ -1,13 +1,19 @@
 """The ranks of a run: made by its trained models, or imported from the files of other tools."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
+from relens.files import passing_folder
 from relens.importers.dense import Dense, check_shapes, pack_dense
 from relens.importers.importer import read_ranks
+from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import MEMORY_BUDGET
 from relens.records import RANKED_BY
@@ -39,6 +45,35 @@ def rank_models(
         for split in EVALUATED:
             ranker.pack(split, folder / split, scales, progress=progress)
         RANKED_BY.write(folder / MADE_BY, made_by(trained, device))
+
+
+@contextmanager
+def ranked_among(
+    run: Run,
+    dataset: Dataset,
+    trained: "Mapping[str, TrainedModel]",
+    scales: npt.NDArray[np.float64] | None,
+    *,
+    splits: Sequence[str],
+    device: Any,
+    progress: Progress = SILENT,
+) -> Iterator[dict[str, PackedRanks]]:
+    """Rank queries with the models of a run among other candidates; yield packed ranks that are removed afterwards.
+
+    Args:
+        run: the run, whose own ranks stay as they are.
+        dataset: its data set, with the candidates.
+        trained: the models, in the order of the ranks.
+        scales: scales of the score gaps to keep, (N,); None for no gaps.
+        splits: the splits to rank.
+        device: where models run.
+        progress: shows how many queries are ranked.
+    """
+    from relens.packs.export import Ranker
+
+    ranker = Ranker({name: model.load(dataset, device) for name, model in trained.items()}, dataset)
+    with passing_folder(run.path / "candidates") as folder:
+        yield {split: ranker.pack(split, folder / split, scales, progress=progress) for split in splits}
 
 
 def made_by(trained: "Mapping[str, TrainedModel]", device: Any) -> dict[str, Any]:

@@ -37,14 +37,14 @@ class Confidence:
     queries: npt.NDArray[np.int64]
 
     @classmethod
-    def from_valid(cls, valid: PackedRanks, weights: EnsembleWeights, n_entities: int) -> Self | None:
-        """Count the ranks of the validation answers under the weights; None if the candidates were sampled."""
-        if valid.provenance.candidates != "all":
-            return None
+    def from_valid(cls, valid: PackedRanks, weights: EnsembleWeights, answered: npt.NDArray[np.bool_]) -> Self:
+        """Count the ranks of the validation answers under the weights.
+
+        ``answered`` says which of the queries have other known answers, (Q,).
+        """
         if set(weights.models) < set(valid.models):
             valid = valid.select_models(weights.models)
         mine = weights.aligned_to(valid)
-        answered = valid.n_candidates < n_entities
         return cls.from_ranks(
             mine.answer_ranks(valid), mine.grouping.groups_of(valid.queries), answered, len(mine.grouping)
         )

@@ -179,15 +179,19 @@ class Names:
             return self.dataset.entities.id_of(text)
         return _only("entity", "entities", text, self.entities, self.dataset.entities.labels)
 
-    def entities_called(self, text: str) -> list[int]:
-        """Return the ids of all entities that ``text`` may mean: one if it is a label, otherwise all of that name."""
-        return [self.dataset.entities.id_of(text)] if text in self.dataset.entities else self.entities.exactly(text)
-
     def relation(self, text: str) -> int:
         """Return the id of a relation by its label or readable name."""
         if text in self.dataset.relations:
             return self.dataset.relations.id_of(text)
         return _only("relation", "relations", text, self.relations, self.dataset.relations.labels)
+
+    def find(self, kind: str, text: str) -> int | None:
+        """Return the id of an ``entity`` or a ``relation``; None for a name that is unknown or ambiguous."""
+        vocabulary = self.dataset.entities if kind == "entity" else self.dataset.relations
+        if text in vocabulary:
+            return vocabulary.id_of(text)
+        ids = (self.entities if kind == "entity" else self.relations).exactly(text)
+        return ids[0] if len(ids) == 1 else None
 
     @cached_property
     def entities(self) -> NameIndex:
