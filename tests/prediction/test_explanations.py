@@ -66,7 +66,7 @@ def test_predictions_come_with_paths_only_if_they_are_asked_for(ensemble):
     assert many == found
     assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
     assert set(found.to_records()[0]["paths"][0]) == {
-        "model", "importance", "entities", "relations", "inverse", "names",
+        "model", "importance", "entities", "relations", "inverse", "names", "relation_names",
     }  # fmt: skip
     frame = pytest.importorskip("pandas") and found.to_pandas()
     assert frame["paths"][0] == "; ".join(map(str, found[0].paths))
