@@ -88,9 +88,10 @@ def test_an_evaluation_among_candidates_leaves_the_standard_one(at_home):
     succeed("evaluate", "run", "--weights", "rank")
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
     done = succeed("evaluate", "run", "--weights", "rank", "--candidates", "few.txt", "--device", "cpu")
-    assert "candidates: list few.txt " in done.out
-    assert "answers (" in done.out
-    assert "fitted_among all" in done.out
+    out = " ".join(done.out.split())  # lines are wrapped
+    assert "candidates: list few.txt " in out
+    assert "answers (" in out
+    assert "fitted_among all" in out
     assert "warning: the weights were fitted on ranks among other candidates (all)" in done.err
     new = {path for path in Path("run").rglob("*") if path.is_file()} - set(before)
     assert [path.name.rpartition("-")[0] for path in new] == ["rank-test-list-few.txt"]
@@ -109,7 +110,7 @@ def test_ranks_among_candidates_are_searched_and_never_compared_with_others(at_h
     narrow = Run.open("narrow")
     assert narrow.weights("rank").candidates == narrow.ranks("valid").provenance.candidates == "observed"
     evaluated = succeed("evaluate", "narrow", "--weights", "rank")
-    assert "candidates: observed, " in evaluated.out
+    assert "candidates: observed, " in " ".join(evaluated.out.split())
     assert "fitted_among" not in evaluated.out
     assert "warning" not in evaluated.err
     with pytest.raises(RanksError, match="candidates 'all' and 'observed'"):

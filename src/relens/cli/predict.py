@@ -11,10 +11,10 @@ import click
 
 from relens.cli.console import TerminalProgress, note
 from relens.cli.options import (
-    candidates_option,
     device_option,
     json_option,
     output_option,
+    restriction_option,
     run_argument,
     show,
     weights_option,
@@ -67,7 +67,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "propagates (nbfnet).",
 )  # fmt: skip
 @facts_option
-@candidates_option
+@restriction_option
 @weights_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
 @device_option
@@ -282,7 +282,7 @@ def _write_rows(writer: "Writer", answers: Iterable[Predictions], *, explain: bo
     help="File to append a line to for each request.  [default: stderr]",
 )
 @facts_option
-@candidates_option
+@restriction_option
 @weights_option
 @device_option
 def serve(
