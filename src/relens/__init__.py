@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relens.api import calibrate as calibrate
     from relens.api import classify as classify
     from relens.api import discover as discover
+    from relens.api import evaluate_among as evaluate_among
     from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
@@ -77,6 +78,7 @@ _PUBLIC = {
     "compare_runs": "relens.run_comparison",
     "discover": "relens.api",
     "evaluate": "relens.evaluation",
+    "evaluate_among": "relens.api",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",
     "load_ranks": "relens.packs.store:load_pack",

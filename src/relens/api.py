@@ -16,7 +16,10 @@ from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.devices import pick_device, pick_devices
+from relens.ensemble.inputs import INPUTS
+from relens.ensemble.objective import model_mrrs
 from relens.errors import InputError
+from relens.evaluation import Evaluation, evaluate
 from relens.pipeline.plan import Plan, load_graph
 from relens.prediction import (
     ClassifiedTriple,
@@ -30,8 +33,9 @@ from relens.prediction import (
     ScoredTriple,
     ranked_device,
 )
-from relens.prediction.candidates import CandidatesOption
+from relens.prediction.candidates import CandidatesOption, with_candidates
 from relens.prediction.discovery import DEPTH, LIKELY
+from relens.prediction.opening import check_models, check_ranks, graph_of
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
 from relens.runs import Run, open_run
@@ -217,7 +221,7 @@ def rank(
     *,
     models: Sequence[str] | None = None,
     device: str = "auto",
-    candidates: Path | str | None = None,
+    candidates: CandidatesOption | None = None,
     into: Run | Path | str | None = None,
     gaps: bool = True,
     force: bool = False,
@@ -233,7 +237,9 @@ def rank(
         run: a run with trained models, or models of others.
         models: names of members, in the order of the rank arrays; None for all, sorted.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        candidates: a folder that ``relens data sample-negatives`` made: rank among these candidates only.
+        candidates: rank among these only: ``observed`` (the entities that train has on that side of the relation),
+            ``types`` (those that share a type with one of them, by the data set's ``types.tsv``), a file or a list of
+            entities, or a folder that ``relens data sample-negatives`` made.
         into: the run that receives the ranks, made if missing; None for ``run`` itself.
         gaps: keep score gaps beside the ranks.
         force: replace existing ranks.
@@ -258,9 +264,7 @@ def rank(
                 f"{source.path} has no trained models: train some with `relens train {source.dataset} --model NAME`"
             )
         members = {name: source.member(name) for name in names}
-        dataset = source.graph(candidates=candidates is None)
-        if candidates is not None:
-            dataset = dataset.with_candidates(Path(candidates))
+        dataset = with_candidates(source.graph(candidates=candidates is None), candidates)
         target = source if into is None else Run.open_or_create(_path(into) or Path(), dataset.name)
         with nullcontext() if into is None else target.held():
             if into is not None:
@@ -278,7 +282,7 @@ def add_members(
     scorers: Mapping[str, str | tuple[str, Mapping[str, Any]]] | None = None,
     models: Sequence[str] = (),
     dataset: str | Path | Dataset | None = None,
-    candidates: Path | str | None = None,
+    candidates: CandidatesOption | None = None,
     missing: "Missing" = "refuse",
     device: str = "auto",
     trust: bool = False,
@@ -296,7 +300,7 @@ def add_members(
             arguments. The object is called with the data set and the arguments, and returns an object with ``score``.
         models: members of the run that are not ranked yet, such as models trained later.
         dataset: the data set, for a run without a graph: a name, a folder, or a ``Dataset``.
-        candidates: the folder of candidates that the run was ranked with, if any.
+        candidates: the candidates that the run was ranked with, if any, as in ``rank``.
         missing: the treatment of entities that a model of PyKEEN was not trained with: ``refuse`` the model, or rank
             them ``last``.
         device: where models run; ``auto`` for the device that the run was ranked on.
@@ -329,12 +333,77 @@ def add_members(
             if name in new:
                 raise InputError(f"two members are called {name!r}: rename one")
             new[name] = PythonObject(path, arguments)
-        if candidates is not None:
-            graph = graph.with_candidates(Path(candidates))
+        graph = with_candidates(graph, candidates)
         ranked = any(map(target.has_ranks, EVALUATED))
         chosen = pick_device(ranked_device(target) if ranked and device == "auto" else device)
         add_to_run(target, new, models, graph, device=chosen, trust=trust, progress=progress)
     return target
+
+
+def evaluate_among(
+    run: Run | Path | str,
+    candidates: CandidatesOption,
+    *,
+    weights: str | None = None,
+    model: str | None = None,
+    split: str = "test",
+    device: str = "auto",
+    trust: bool = False,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> Evaluation:
+    """Evaluate the weights of a run, or one of its models, among other candidates than its ranks.
+
+    The models rank the queries again; the ranks of the run stay as they are, and nothing is written into it. An answer
+    competes with the candidates that are no other known answers, whether it is one of them or not. The provenance of
+    the result names the candidates, and counts the answers outside of them.
+
+    Args:
+        run: a run with trained models, and weights unless ``model`` is given.
+        candidates: as in ``rank``.
+        weights: the name of the weights; None for ``dsc``, or the only ones there are.
+        model: evaluate this model alone.
+        split: the split to evaluate on.
+        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
+        trust: load members of others, which runs their code, see ``predict``.
+        seed: seed of the resampling.
+        jobs: number of threads.
+        progress: shows how many queries are ranked.
+
+    For example::
+
+        among = relens.evaluate_among("runs/patterns", "observed", weights="dsc")
+        print(among.overall.mrr, among.provenance.candidates, among.provenance.outside)
+    """
+    source = open_run(run)
+    check_models(source)
+    chosen = pick_device(ranked_device(source) if device == "auto" else device)
+    from relens.pipeline.ranking import ranked_among
+
+    found = None if model is not None else source.weights(weights)
+    models = source.model_names if found is None else found.models
+    if model is not None and model not in models:
+        source.model(model)  # an error that lists the models
+    members = {name: source.member(name) for name in models}
+    dataset = source.graph() if found is None else graph_of(source, found)
+    if found is not None:
+        check_ranks(source, found)
+    scales = found.gap_scales if found is not None and INPUTS[found.input].needs_gaps else None
+    splits = tuple(dict.fromkeys(("valid", split)))
+    with ranked_among(
+        source,
+        with_candidates(dataset, candidates),
+        members,
+        scales,
+        splits=splits,
+        device=chosen,
+        trust=trust,
+        progress=progress,
+    ) as ranks:
+        best = models[int(model_mrrs(ranks["valid"], jobs=jobs).argmax())]
+        name = model if found is None else source.choose_weights(weights)
+        return evaluate(ranks[split], found or str(model), name=name, reference=best, seed=seed, jobs=jobs)
 
 
 def report(
@@ -375,6 +444,7 @@ def predict(
     known: KnownFacts = "mark",
     explain: bool = False,
     facts: Facts | None = None,
+    candidates: CandidatesOption | None = None,
     weights: str | None = None,
     device: str = "auto",
     trust: bool = False,
@@ -402,6 +472,7 @@ def predict(
     known: KnownFacts = "mark",
     explain: bool = False,
     facts: Facts | None = None,
+    candidates: CandidatesOption | None = None,
     weights: str | None = None,
     device: str = "auto",
     trust: bool = False,
@@ -412,13 +483,15 @@ def predict(
 
     Args:
         run: a run with trained models and weights.
-        relation: the label of the relation; None to ask for it.
+        relation: the label or readable name of the relation; None to ask for it.
         head, tail: the given entity, one of the two; its label or readable name. Both, if the relation is asked for.
         top: how many new answers.
         known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
         explain: add the paths that carried the score of each answer; the run needs a model that propagates.
         facts: more facts, also of new entities, for models that propagate: a file of tab-separated triples, or rows
             (head, relation, tail).
+        candidates: the entities that may be answers: ``observed`` (those that train has on that side of the relation),
+            ``types`` (those that share a type with one of them), a file or a list of entities. None for all.
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
         trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
@@ -431,7 +504,7 @@ def predict(
         found = relens.predict("runs/patterns", head="site_11_20", relation="northeast_neighbour", top=3)
         print(found[0].entity, found[0].rank)
     """
-    ensemble = Ensemble.open(run, weights, device, facts=facts, trust=trust)
+    ensemble = Ensemble.open(run, weights, device, facts=facts, candidates=candidates, trust=trust)
     if relation is None:
         if head is None or tail is None:
             raise InputError("give `relation=…` and one of `head=…` and `tail=…`, or both of these without a relation")

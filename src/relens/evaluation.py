@@ -215,6 +215,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate an ensemble, or one model alone, on packed ranks.
 
+    If the weights were fitted on ranks among other candidates, the setting ``fitted_among`` of the result says so.
+
     Args:
         ranks: packed ranks of any split, usually test.
         weights: weights that were fitted on validation ranks of the same models, or the name of one model.
@@ -229,6 +231,8 @@ def evaluate(
     else:
         settings = {key: value for key, value in weights.settings.items() if key != "cross_validation"}
         method = str(settings.get("method", "ensemble"))
+        if weights.fitted_among_others(ranks.provenance.candidates):
+            settings["fitted_among"] = weights.candidates
         ours = NamedRanks(name or method, weights.answer_ranks(ranks, jobs=jobs), settings)
         grouping = weights.grouping
     theirs = None

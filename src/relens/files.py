@@ -95,6 +95,20 @@ def whole_folder(path: Path) -> Iterator[Path]:
         _let_go(held)
 
 
+@contextmanager
+def passing_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder beside ``path`` for files that are needed only inside the context; it is removed at its end."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _tidy(path)
+        aside, held = _new_aside(path, tempfile.mkdtemp, _PART)
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        _let_go(held)
+
+
 def _swap(path: Path, aside: Path) -> None:
     """Put a folder in the place of another one, which is removed.
 

@@ -19,6 +19,10 @@ TIE_RULE = "mean"
 """The tie rule of all stored ranks: a tied block shares its mean rank."""
 
 
+REDUCED_TO = ", reduced to "
+"""Follows the candidates of ranks in the provenance of those that ``relens ranks reduce`` made of them."""
+
+
 def text(value: Any) -> str:
     """Return a value of a record that must be a text."""
     if not isinstance(value, str):
@@ -73,6 +77,13 @@ class Provenance:
     filter_splits: tuple[str, ...] = ()
     candidates: str = "all"
     outside: int | None = None
+
+    def among(self, n_queries: int) -> str:
+        """Return the candidates, with the number and share of the answers outside of them if there is a restriction."""
+        if self.outside is None:
+            return self.candidates
+        share = self.outside / max(1, n_queries)
+        return f"{self.candidates}, {self.outside:,} of {n_queries:,} answers ({share:.1%}) outside of them"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; ``outside`` only where there is a restriction, as in records of an older relens."""

@@ -337,9 +337,12 @@ class Run:
         """Return the folder in which the model of a name is trained and kept."""
         return self.path / "models" / _check_name(name)
 
-    def evaluation(self, name: str, split: str = "test") -> Evaluation:
-        """Load the evaluation of some weights, or of one model, on a split; per-query ranks are not kept."""
-        path = self.evaluation_path(name, split)
+    def evaluation(self, name: str, split: str = "test", candidates: str | None = None) -> Evaluation:
+        """Load the evaluation of some weights, or of one model, on a split; per-query ranks are not kept.
+
+        ``candidates`` are those that were chosen for the evaluation, as its provenance names them.
+        """
+        path = self.evaluation_path(name, split, candidates)
         if not path.is_file():
             raise InputError(
                 f"{self.path} has no evaluation of {name!r} on {split}: make it with "
@@ -347,10 +350,15 @@ class Run:
             )
         return Evaluation.from_json(read_json(path, "evaluation", EVALUATION.remedy), str(path))
 
-    def evaluation_path(self, name: str, split: str) -> Path:
-        """Return the file of the evaluation of some weights, or of one model, on a split."""
+    def evaluation_path(self, name: str, split: str, candidates: str | None = None) -> Path:
+        """Return the file of the evaluation of some weights, or of one model, on a split.
+
+        ``candidates`` are those of ``relens evaluate --candidates``, as their provenance names them. Such an evaluation
+        has a file of its own.
+        """
         self.ranks_path(split)
-        return self.path / "evaluations" / f"{_check_name(name)}-{split}.json"
+        among = "" if candidates is None else "-" + re.sub(r"[^A-Za-z0-9._+-]+", "-", candidates)
+        return self.path / "evaluations" / f"{_check_name(name)}-{split}{among}.json"
 
     def comparison(self) -> Comparison:
         """Load the comparison of all methods and models on test, which ``relens.run`` or ``relens.report`` made.

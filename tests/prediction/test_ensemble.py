@@ -226,7 +226,9 @@ def test_records_are_plain_json_values(ensemble):
     found = ensemble.predict(tail=SITE, relation=NORTH, top=3)
     assert found.question == f"(?, {NORTH}, {SITE})"
     assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
-    assert list(found.to_json()) == ["anchor", "relation", "direction", "candidates", "answers", "notes"]
+    assert list(found.to_json()) == [
+        "anchor", "relation", "relation_name", "direction", "candidates", "restriction", "answers", "notes",
+    ]  # fmt: skip
     assert found.to_json()["anchor"] == SITE
     records = found.to_records()
     assert [record["entity"] for record in records] == [prediction.entity for prediction in found]

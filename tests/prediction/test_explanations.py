@@ -42,9 +42,9 @@ def test_most_true_test_answers_are_explained_by_the_composing_path(ensemble):
 
 def test_a_path_is_written_with_names_and_directions():
     path = ScorePath(
-        "m", 0.5, ("a", "b", "c"), ("parent_of", "likes"), (False, True), (None, "Bob", None)
+        "m", 0.5, ("a", "b", "c"), ("parent_of", "likes"), (False, True), (None, "Bob", None), (None, "is fond of")
     )  # fmt: skip
-    assert str(path) == "a –[parent_of]→ Bob ←[likes]– c"
+    assert str(path) == "a –[parent_of]→ Bob ←[is fond of]– c"
 
 
 def test_predictions_come_with_paths_only_if_they_are_asked_for(ensemble):
@@ -66,7 +66,7 @@ def test_predictions_come_with_paths_only_if_they_are_asked_for(ensemble):
     assert many == found
     assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
     assert set(found.to_records()[0]["paths"][0]) == {
-        "model", "importance", "entities", "relations", "inverse", "names",
+        "model", "importance", "entities", "relations", "inverse", "names", "relation_names",
     }  # fmt: skip
     frame = pytest.importorskip("pandas") and found.to_pandas()
     assert frame["paths"][0] == "; ".join(map(str, found[0].paths))

@@ -76,7 +76,7 @@ class Alphabetical:
         """Return a path against a fact and along the relation of the question, unless the answer is Oslo."""
         names = tuple(self.dataset.names.get(label) for label in (head or tail or "", HOSTILE, answer))
         steps = (head or tail or "", HOSTILE, answer), ("likes", relation), (True, False), names
-        return () if answer == "Oslo" else (ScorePath("transe", 0.625, *steps),)
+        return () if answer == "Oslo" else (ScorePath("transe", 0.625, *steps, (None, None)),)
 
     def predict_many(
         self, queries: Iterable[Question], *, top: int, known: KnownFacts, explain: bool = False

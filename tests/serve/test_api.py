@@ -54,7 +54,7 @@ def test_the_run_is_described(client):
 def test_relations_come_with_counts_class_and_an_example(client):
     found = {row["label"]: row for row in get(client, "/api/relations")["relations"]}
     assert found["likes"] == {
-        "label": "likes", "class": "1-1", "train": 6, "valid": 1, "test": 1, "example": "a/../b",
+        "label": "likes", "name": None, "class": "1-1", "train": 6, "valid": 1, "test": 1, "example": "a/../b",
     }  # fmt: skip
     assert (found["lives in"]["class"], found["lives in"]["example"]) == ("N-1", "ada")
     assert (found[SCRIPT]["class"], found[SCRIPT]["test"]) == (None, 1)
@@ -74,7 +74,9 @@ def test_entities_are_completed(client):
 def test_an_entity_comes_with_its_facts_by_relation(client):
     found = get(client, "/api/entity", label="Oslo")
     assert found["as_head"] == []
-    assert found["as_tail"] == [{"relation": "lives in", "count": 8}, {"relation": SCRIPT, "count": 1}]
+    assert found["as_tail"] == [
+        {"relation": "lives in", "name": None, "count": 8}, {"relation": SCRIPT, "name": None, "count": 1},
+    ]  # fmt: skip
     assert [row["relation"] for row in get(client, "/api/entity", label="ada")["as_head"]] == [
         SCRIPT,
         "likes",
@@ -112,7 +114,7 @@ def test_a_prediction_has_answers_with_votes(client):
 def test_answers_are_explained_by_paths_if_asked(client):
     path = {
         "model": "transe", "importance": 0.625, "entities": ["ada", HOSTILE, "Bob"], "relations": ["likes", "likes"],
-        "inverse": [True, False], "names": [None, None, None],
+        "inverse": [True, False], "names": [None, None, None], "relation_names": [None, None],
     }  # fmt: skip
     found = get(client, "/api/predict", head="ada", relation="likes", top=3, explain="true")
     assert found["answers"][1]["paths"] == [path]

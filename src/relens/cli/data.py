@@ -129,7 +129,8 @@ def import_(folder: Path, name: str, force: bool, as_json: bool) -> None:
     """Check your own FOLDER and copy it into the cache under a name.
 
     FOLDER holds train, valid and test as .txt or .tsv, plain or .gz, with one triple per line: head, relation and
-    tail, separated by tabs. labels.tsv (entity, tab, readable name) is optional. The folder itself is not changed.
+    tail, separated by tabs. labels.tsv (entity, tab, readable name), relation_labels.tsv and types.tsv
+    (entity, tab, type) are optional. The folder itself is not changed.
     Later commands accept the name.
     """
     row = _entry_row(import_folder(folder, name, force=force))

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 import numpy as np
 
-from relens.cli.console import note
+from relens import api
+from relens.cli.console import TerminalProgress, note
 from relens.cli.evaluate_questions import QUESTIONS, evaluate_question
 from relens.cli.options import (
+    candidates_option,
     device_option,
     format_option,
     hold,
@@ -26,7 +28,7 @@ from relens.cli.predict import open_ensemble
 from relens.data.queries import EVALUATED
 from relens.ensemble.objective import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
-from relens.evaluation import PARTS
+from relens.evaluation import PARTS, Evaluation
 from relens.evaluation import evaluate as evaluate_ensemble
 from relens.files import write_json
 from relens.runs import Run
@@ -39,6 +41,7 @@ from relens.tables import breakdown_table, evaluation_table
 @weights_option
 @click.option("--model", help="Evaluate this model alone instead of weights.")
 @click.option("--split", type=click.Choice(EVALUATED), default="test", show_default=True, help="Split to evaluate on.")
+@candidates_option
 @click.option("--by", type=click.Choice(PARTS), multiple=True, help="Add a table by part; may be given several times.")
 @click.option(
     "--question", type=click.Choice(QUESTIONS), default=QUESTIONS[0], show_default=True,
@@ -57,6 +60,7 @@ def evaluate(
     name: str | None,
     model: str | None,
     split: str,
+    candidates: str | None,
     by: tuple[str, ...],
     question: str,
     seed: int,
@@ -76,6 +80,10 @@ def evaluate(
     --question relation ranks the relation of each triple, on a scale that validation chose. --question classify tells
     the triples from false ones, by thresholds fitted on validation; the false ones are those of valid_negatives.txt and
     test_negatives.txt if the data set has them, and sampled ones otherwise.
+
+    With --candidates, answers compete with other candidates than RUN was ranked among. Packed ranks do not tell who the
+    candidates are, so the trained models of RUN rank valid and the split again, on --device. The ranks and evaluations
+    of RUN stay; the result has a file of its own.
     """
     if model is not None and name is not None:
         raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
@@ -90,6 +98,13 @@ def evaluate(
         tables, record = evaluate_question(ensemble, name, question, split, seed=seed, by=by)
         show(tables, "json" if as_json else form, output, record)
         return
+    if candidates is not None:
+        evaluation = api.evaluate_among(
+            run, candidates, weights=name, model=model, split=split, device=device, trust=trust, seed=seed,
+            jobs=jobs, progress=TerminalProgress(),
+        )  # fmt: skip
+        _show(run, evaluation, by, "json" if as_json else form, output, candidates=evaluation.provenance.candidates)
+        return
     name, weights = load_weights(run, name) if model is None else (model, None)
     packed = run.ranks(split)
     if weights is not None and set(weights.models) < set(packed.models):
@@ -97,12 +112,26 @@ def evaluate(
     evaluated = name if weights is None else weights
     reference = _best_single(run, packed.models, jobs)
     evaluation = evaluate_ensemble(packed, evaluated, name=name, reference=reference, seed=seed, jobs=jobs)
-    write_json(run.evaluation_path(_file_name(evaluation.name), split), evaluation.to_json())
+    _show(run, evaluation, by, "json" if as_json else form, output)
+
+
+def _show(
+    run: Run, evaluation: Evaluation, by: tuple[str, ...], form: str, output: Path | None, candidates: str | None = None
+) -> None:
+    """Keep an evaluation in the run and print it. ``candidates`` are those that were chosen for it, if any were."""
+    among = evaluation.settings.get("fitted_among")
+    if among is not None:
+        note(
+            f"warning: the weights were fitted on ranks among other candidates ({among}) than these "
+            f"({evaluation.provenance.candidates}): search on ranks of the same candidates for weights that fit them"
+        )
+    path = run.evaluation_path(_file_name(evaluation.name), evaluation.provenance.split, candidates)
+    write_json(path, evaluation.to_json())
     if "cardinality" in by and not evaluation.by_cardinality:
         note("the cardinality classes are unknown: import or pack the ranks with --data, which counts training triples")
         by = tuple(part for part in by if part != "cardinality")
     tables = [evaluation_table(evaluation), *(breakdown_table(evaluation, part) for part in by)]
-    show(tables, "json" if as_json else form, output, evaluation.to_json())
+    show(tables, form, output, evaluation.to_json())
 
 
 def _best_single(run: Run, models: Sequence[str], jobs: int) -> str | None:

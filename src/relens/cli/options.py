@@ -68,6 +68,19 @@ output_option = click.option(
 )
 
 
+_COMPETE = (
+    "Entities that compete, instead of all: those that train has on that side of the relation (observed), those that "
+    "share a type with one of them (types, by types.tsv of the data set), or those in FILE, one per line"
+)
+candidates_option = click.option(
+    "--candidates", metavar="observed|types|FILE|DIRECTORY",
+    help=f"{_COMPETE}; or the sampled negatives in DIRECTORY. ./observed is a file.",
+)  # fmt: skip
+restriction_option = click.option(
+    "--candidates", metavar="observed|types|FILE", help=f"{_COMPETE}. ./observed is a file.",
+)  # fmt: skip
+
+
 def hold(run_path: Path) -> Run:
     """Open a run and lock it until the command ends. Only commands that write into a run do so."""
     return click.get_current_context().with_resource(Run.open(run_path).held())

@@ -13,6 +13,7 @@ from relens.cli.options import (
     device_option,
     json_option,
     output_option,
+    restriction_option,
     run_argument,
     show,
     stream_form,
@@ -57,7 +58,8 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--head", help="Predict tails of this entity: its label or readable name.")
 @click.option("--tail", help="Predict heads of this entity.")
 @click.option(
-    "--relation", help="The label of the relation; leave it out to ask for the relation of --head and --tail."
+    "--relation",
+    help="The relation: its label or readable name; leave it out to ask for the relation of --head and --tail.",
 )
 @click.option(
     "--queries", "file", type=click.Path(path_type=Path), metavar="FILE",
@@ -77,6 +79,7 @@ def _no_method(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "propagates (nbfnet).",
 )  # fmt: skip
 @facts_option
+@restriction_option
 @weights_option
 @trust_option
 @click.option("--method", hidden=True, expose_value=False, callback=_no_method)
@@ -113,7 +116,12 @@ def predict(
     if file is not None or form is not None or (named_form(output) is not None and not as_json):
         streamed = stream_form(output, form, as_json=as_json)
     ensemble = open_ensemble(
-        Run.open(run_path), options["name"], options["device"], options["facts"], trust=options["trust"]
+        Run.open(run_path),
+        options["name"],
+        options["device"],
+        options["facts"],
+        options["candidates"],
+        trust=options["trust"],
     )
     asked = Asked(options["top"], options["known"], options["explain"])
     fields = (*ANSWER_FIELDS, PATHS_FIELD) if asked.explain else ANSWER_FIELDS
@@ -148,9 +156,23 @@ def predict(
     show(tables, "json" if as_json else "text", output, found.to_json())
 
 
-def open_ensemble(run: Run, weights: str | None, device: str, facts: Path | None, *, trust: bool = False) -> Ensemble:
-    """Open the ensemble of a run; note given facts, and another device than the run was ranked on."""
-    ensemble = Ensemble.open(run, weights, device, facts=facts, trust=trust)
+def open_ensemble(
+    run: Run,
+    weights: str | None,
+    device: str,
+    facts: Path | None,
+    candidates: str | None = None,
+    *,
+    trust: bool = False,
+) -> Ensemble:
+    """Open the ensemble of a run; note given facts, and other candidates or another device than before."""
+    ensemble = Ensemble.open(run, weights, device, facts=facts, candidates=candidates, trust=trust)
+    among = "all" if ensemble.restriction is None else ensemble.restriction.name
+    if ensemble.weights.fitted_among_others(among):
+        note(
+            f"the weights were fitted on ranks among other candidates ({ensemble.weights.candidates}) than these "
+            f"({among}), so there is no confidence"
+        )
     if ensemble.facts is not None:
         note(ensemble.facts.describe())
     ranked, used = (run.made_by() or {}).get("device"), str(ensemble.models.device).partition(":")[0]
@@ -210,11 +232,13 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
     )
     weights = ensemble.weights
     facts = {
+        **({"relation": found.relation_name} if found.relation_name else {}),
         "data set": ensemble.dataset.name,
         "weights": f"{weights.settings.get('method', 'ensemble')} on {weights.input}",
-        "candidates": f"{found.candidates:,}, known facts not counted",
+        "candidates": f"{found.candidates:,}{f' ({found.restriction})' if found.restriction else ''}, known facts "
+        "not counted",
     }
-    n_known = len(ensemble.dataset.entities) - found.candidates
+    n_known = 0 if found.restriction else len(ensemble.dataset.entities) - found.candidates
     n_shown = sum(answer.known is not None for answer in found)
     last_new = max((answer.rank for answer in found if answer.known is None), default=0)
     hidden = found.anchor_rank is not None and found.anchor_rank <= last_new
@@ -359,6 +383,7 @@ def _rows(found: Predictions) -> Iterator[dict[str, Any]]:
     help="File to append a line to for each request.  [default: stderr]",
 )
 @facts_option
+@restriction_option
 @weights_option
 @device_option
 @trust_option
@@ -370,6 +395,7 @@ def serve(
     no_token: bool,
     access_log: Path | None,
     facts: Path | None,
+    candidates: str | None,
     name: str | None,
     device: str,
     trust: bool,
@@ -396,7 +422,7 @@ def serve(
     with server.listen(host, port) as listener, _request_log(access_log) as log:
         server.check_reach(listener, host, token, no_token=no_token)
         note(f"loading the models of {run.path}")
-        ensemble = open_ensemble(run, name, device, facts, trust=trust)
+        ensemble = open_ensemble(run, name, device, facts, candidates, trust=trust)
         warm_up(ensemble)
         app = create_app(ensemble, visible(run.name), hosts=server.hosts_of(listener, host), token=token, log=log)
         if token is None and not server.is_loopback(listener):

@@ -10,6 +10,7 @@ from relens import api
 from relens.cli.console import TerminalProgress, emit, emit_json, note
 from relens.cli.options import (
     PRESET_HELP,
+    candidates_option,
     device_option,
     json_option,
     models_option,
@@ -20,8 +21,10 @@ from relens.cli.options import (
     trust_option,
 )
 from relens.data.queries import EVALUATED
+from relens.errors import counted
 from relens.evaluation import model_ranks
 from relens.metrics.mrr import mrr
+from relens.packs.pack import PackedRanks
 
 
 class ModelOption(click.Option):
@@ -114,11 +117,7 @@ def _note_time(folder: Path) -> None:
 @run_argument
 @models_option
 @device_option
-@click.option(
-    "--candidates",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Rank only among the candidates in this folder, written by `relens data sample-negatives`.",
-)
+@candidates_option
 @click.option(
     "--into", type=click.Path(path_type=Path), help="Keep the ranks in this run, created if necessary, instead of RUN."
 )
@@ -130,7 +129,7 @@ def rank(
     run_path: Path,
     models: list[str],
     device: str,
-    candidates: Path | None,
+    candidates: str | None,
     into: Path | None,
     gaps: bool,
     force: bool,
@@ -140,7 +139,8 @@ def rank(
     """Rank the validation and test queries with all members of RUN, and keep packed ranks.
 
     All models score each query together, so no matrix of ranks is written. Known answers of train, valid and test are
-    left out. Where the data set has candidates of its own (as OGB's), answers compete only with those.
+    left out. Where the data set has candidates of its own (as OGB's), answers compete only with those. With
+    --candidates, an answer also competes if it is not one of the candidates.
     """
     run = api.rank(
         run_path, models=models or None, device=device, candidates=candidates, into=into, gaps=gaps, force=force,
@@ -149,11 +149,25 @@ def rank(
     note_stale(run)
     test = run.ranks("test")
     names = test.models
+    _note_of_alone(test)
     found = {split: {name: mrr(model_ranks(run.ranks(split), name).realistic) for name in names} for split in EVALUATED}
     if as_json:
         emit_json({"run": str(run.path), "candidates": test.provenance.candidates, "mrr": found})
         return
-    sampled = test.provenance.candidates != "all"
-    among = f" (sampled: among {int(test.n_candidates.max()):,} candidates, not all entities)" if sampled else ""
+    provenance, among = test.provenance, ""
+    if provenance.outside is not None:
+        among = f" (candidates: {provenance.among(test.n_queries)})"
+    elif provenance.candidates != "all":
+        among = f" (sampled: among {int(test.n_candidates.max()):,} candidates, not all entities)"
     for name in names:
         emit(f"{name}: validation MRR {found['valid'][name]:.4f}, test MRR {found['test'][name]:.4f}{among}")
+
+
+def _note_of_alone(packed: PackedRanks) -> None:
+    """Note how many answers had no competitor, if restricted candidates left some alone."""
+    alone = int((packed.n_candidates == 1).sum())
+    if packed.provenance.outside is not None and alone:
+        note(
+            f"warning: {counted(alone, 'answer')} of {packed.n_queries:,} in {packed.provenance.split} had no "
+            f"competitor among the candidates, and got rank 1"
+        )

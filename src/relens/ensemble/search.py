@@ -156,6 +156,7 @@ def _weights(
         trace=found.trace,
         notes=tuple(notes),
         fitted_on=packed.digest,
+        candidates=packed.provenance.candidates,
     )
 
 

@@ -18,7 +18,7 @@ from relens.errors import WeightsError, nearest
 from relens.files import read_json, write_json, write_text
 from relens.packs.pack import PackedRanks
 from relens.ranking.answer_ranks import AnswerRanks
-from relens.records import WEIGHTS, mapping, text, texts, whole
+from relens.records import REDUCED_TO, WEIGHTS, mapping, text, texts, whole
 from relens.records import number as number_of
 
 
@@ -41,6 +41,7 @@ class EnsembleWeights:
         trace: best validation MRR so far, (steps, 3): seconds, evaluations, MRR; files of weights leave it out.
         notes: remarks for the reader.
         fitted_on: digest of the validation ranks that the weights were fitted on; empty if unknown.
+        candidates: the candidates of these ranks, as their provenance names them; empty if unknown.
     """
 
     models: tuple[str, ...]
@@ -57,6 +58,7 @@ class EnsembleWeights:
     trace: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     notes: tuple[str, ...] = ()
     fitted_on: str = ""
+    candidates: str = ""
 
     def __post_init__(self) -> None:
         n_models, n_groups, rows = len(self.models), len(self.grouping), self.grouping.table
@@ -119,6 +121,13 @@ class EnsembleWeights:
         groups = mine.grouping.groups_of(packed.queries)
         return answer_ranks(packed, mine.table, groups, input=INPUTS[self.input], jobs=jobs)
 
+    def fitted_among_others(self, candidates: str) -> bool:
+        """Say whether the weights were fitted on ranks among other candidates than these, as far as is known.
+
+        Ranks that were reduced are of the same candidates.
+        """
+        return bool(self.candidates) and _unreduced(self.candidates) != _unreduced(candidates)
+
     def normalised(self) -> npt.NDArray[np.float64]:
         """Return the weights of each group scaled to sum 1, (G, N), for display."""
         table: npt.NDArray[np.float64] = self.table / self.table.sum(axis=1, keepdims=True)
@@ -133,6 +142,7 @@ class EnsembleWeights:
             "settings": self.settings,
             "notes": list(self.notes),
             "fitted_on": self.fitted_on,
+            "candidates": self.candidates,
             "gap_scales": None if self.gap_scales is None else self.gap_scales.tolist(),
             "grouping": self.grouping.scheme,
             "relations": [
@@ -198,6 +208,7 @@ class EnsembleWeights:
             else np.array([number_of(scale) for scale in scales]).reshape(len(models)),
             notes=texts(value["notes"]),
             fitted_on=str(value.get("fitted_on", "")),
+            candidates=str(value.get("candidates", "")),
         )
 
     def save(self, path: Path) -> None:
@@ -223,6 +234,10 @@ class EnsembleWeights:
                 f"weights another name, use `relens weights import RUN FILE --name NAME`."
             )
         return cls.from_json(value, str(path))
+
+
+def _unreduced(candidates: str) -> str:
+    return candidates.partition(REDUCED_TO)[0]
 
 
 def _vector(by_model: dict[str, Any], models: tuple[str, ...], where: str) -> Weights:

@@ -24,7 +24,7 @@ from relens.files import parse_json, parse_npy, whole_file
 from relens.packs.checks import check_ranges
 from relens.packs.pack import PackArrays, PackedRanks, PackHeader, offsets_from
 from relens.packs.thinning import FINE, ContestedView, Reduction
-from relens.records import REDUCED, TIE_RULE, Provenance
+from relens.records import REDUCED, REDUCED_TO, TIE_RULE, Provenance
 from relens.unpacking import check_unpacked
 
 _HEADER = "header"
@@ -154,7 +154,7 @@ def _arrays(packed: PackedRanks, view: ContestedView) -> dict[str, npt.NDArray[A
 def _packed(described: Any, reduction: Reduction, arrays: Mapping[str, npt.NDArray[Any]]) -> PackedRanks:
     """Rebuild the ranks of one split from its checked tables."""
     provenance = Provenance.from_json(described["provenance"])
-    among = f"{provenance.candidates}, reduced to {reduction.keep}+{reduction.sample} contested"
+    among = f"{provenance.candidates}{REDUCED_TO}{reduction.keep}+{reduction.sample} contested"
     multiplicity = arrays["multiplicity"]
     ends = offsets_from(multiplicity)
     scales = described["gap_scales"]

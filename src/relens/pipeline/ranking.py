@@ -1,21 +1,29 @@
 """The ranks of a run: made by its members, or imported from the files of other tools."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.errors import InputError, RanksError
+from relens.files import passing_folder
 from relens.importers.dense import Dense, check_shapes, pack_dense
 from relens.importers.importer import IMPORTERS, read_ranks
 from relens.importers.members import MEMBER_FILE, Member, NewMember, check_trust, keep_member
+from relens.packs.pack import PackedRanks
 from relens.progress import SILENT, Progress
 from relens.ranking.memory import MEMORY_BUDGET
 from relens.records import RANKED_BY
 from relens.runs import MADE_BY, RECORD, Run, is_name
 
 if TYPE_CHECKING:
+    from relens.importers.scorers import CheckedScorer
+    from relens.models.base import KGEModel
     from relens.training.trained import TrainedModel
 
 
@@ -37,18 +45,55 @@ def rank_models(
     """
     from relens.packs.export import Ranker
 
-    others = {name: model for name, model in models.items() if isinstance(model, Member)}
-    check_trust(others.values(), trust=trust)
+    check_trust((model for model in models.values() if isinstance(model, Member)), trust=trust)
     with run.replace_ranks(dataset.name, force=force) as folder:
-        loaded = {
-            name: model.load(dataset, device, trust=trust) if isinstance(model, Member) else model.load(dataset, device)
-            for name, model in models.items()
-        }
-        ranker = Ranker(loaded, dataset)
+        ranker = Ranker(_loaded(models, dataset, device, trust=trust), dataset)
         scales = ranker.fit_scales() if gaps else None
         for split in EVALUATED:
             ranker.pack(split, folder / split, scales, progress=progress)
         RANKED_BY.write(folder / MADE_BY, made_by(models, device.type))
+
+
+@contextmanager
+def ranked_among(
+    run: Run,
+    dataset: Dataset,
+    models: "Mapping[str, TrainedModel | Member]",
+    scales: npt.NDArray[np.float64] | None,
+    *,
+    splits: Sequence[str],
+    device: Any,
+    trust: bool = False,
+    progress: Progress = SILENT,
+) -> Iterator[dict[str, PackedRanks]]:
+    """Rank queries with the models of a run among other candidates; yield packed ranks that are removed afterwards.
+
+    Args:
+        run: the run, whose own ranks stay as they are.
+        dataset: its data set, with the candidates.
+        models: its models, in the order of the ranks.
+        scales: scales of the score gaps to keep, (N,); None for no gaps.
+        splits: the splits to rank.
+        device: where models run.
+        trust: load members of others.
+        progress: shows how many queries are ranked.
+    """
+    from relens.packs.export import Ranker
+
+    ranker = Ranker(_loaded(models, dataset, device, trust=trust), dataset)
+    with passing_folder(run.path / "candidates") as folder:
+        yield {split: ranker.pack(split, folder / split, scales, progress=progress) for split in splits}
+
+
+def _loaded(
+    models: "Mapping[str, TrainedModel | Member]", dataset: Dataset, device: Any, *, trust: bool
+) -> "dict[str, KGEModel | CheckedScorer]":
+    """Load models and members of others, which run code."""
+    check_trust((model for model in models.values() if isinstance(model, Member)), trust=trust)
+    return {
+        name: model.load(dataset, device, trust=trust) if isinstance(model, Member) else model.load(dataset, device)
+        for name, model in models.items()
+    }
 
 
 def made_by(models: "Mapping[str, TrainedModel | Member]", device: str) -> dict[str, Any]:

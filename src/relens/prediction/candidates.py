@@ -86,14 +86,14 @@ def _listed(dataset: Dataset, names: list[tuple[str, str]], source: str, title: 
     if not names:
         raise InputError(f"{source} leaves nobody: it names no entity. Expected a label or readable name per line.")
     known = Names(dataset)
-    ids = [known.entities_called(name) for _, name in names]
-    wrong = [place_and_name for place_and_name, found in zip(names, ids, strict=True) if len(found) != 1]
+    ids = [known.find("entity", name) for _, name in names]
+    wrong = [place_and_name for place_and_name, found in zip(names, ids, strict=True) if found is None]
     if wrong:
         listed = [f"{place}: {_fault(known, name)}" for place, name in wrong[:LISTED]]
         more = [f"… and {len(wrong) - LISTED:,} more"] if len(wrong) > LISTED else []
         count = f"{source}: {len(wrong):,} of {counted(len(names), 'name')} cannot be used:"
         raise InputError("\n".join([count, *listed, *more, "Correct the names, or remove them."]))
-    return Restriction.listed(dataset, np.concatenate(ids), title)
+    return Restriction.listed(dataset, np.array(ids, dtype=np.int32), title)
 
 
 def _fault(known: Names, name: str) -> str:

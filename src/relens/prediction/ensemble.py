@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, SPLITS, Queries
+from relens.data.restriction import Restriction
 from relens.devices import pick_device
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, nearest
 from relens.prediction.answer_ranking import AnswerRanker, RankedAnswers
 from relens.prediction.candidate_ranking import CandidateRanking, Newcomers
-from relens.prediction.candidates import CandidatesOption
+from relens.prediction.candidates import CandidatesOption, restriction_for
 from relens.prediction.classification import (
     ClassificationEvaluation,
     ClassifiedTriple,
@@ -92,6 +93,7 @@ class Ensemble:
         models: the models of the run, each loaded when a question first needs it.
         groups: the group of each relation and direction in the weights, (R, 2) int32.
         confidence: the probability of answers; None if the run has no calibration of these weights and models.
+        restriction: the entities that may be answers; None for all.
     """
 
     def __init__(
@@ -102,11 +104,12 @@ class Ensemble:
         device: "torch.device | str",
         facts: GivenFacts | None = None,
         confidence: Confidence | None = None,
+        restriction: Restriction | None = None,
         *,
         trust: bool = False,
     ) -> None:
         self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
-        self.confidence = confidence
+        self.confidence, self.restriction = confidence, restriction
         self.dataset = dataset = dataset if facts is None else facts.dataset
         self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
         self._names = Names(dataset)
@@ -123,6 +126,7 @@ class Ensemble:
         device: "torch.device | str" = "auto",
         *,
         facts: Facts | None = None,
+        candidates: CandidatesOption | None = None,
         trust: bool = False,
     ) -> Self:
         """Open a run for predictions.
@@ -134,6 +138,9 @@ class Ensemble:
                 that device, ranks equal those of the evaluation.
             facts: more facts, also of entities that are not in the data set: a file of tab-separated triples, or rows
                 (head, relation, tail). Models that propagate read them; the others abstain on new entities.
+            candidates: the entities that may be answers: ``observed`` (those that train has on that side of the
+                relation), ``types`` (those that share a type with one of them), a file or a list of entities. None for
+                all.
             trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
         """
         chosen = None if device == "auto" else pick_device(device)
@@ -144,8 +151,12 @@ class Ensemble:
         dataset = graph_of(run, found)
         check_ranks(run, found)
         given = None if facts is None else GivenFacts.read(facts, dataset)
-        confidence = Confidence.load(run, run.choose_weights(weights), found)
-        ensemble = cls(run, dataset, found, chosen or ranked_device(run), given, confidence, trust=trust)
+        whole = dataset if given is None else given.dataset
+        restriction = None if candidates is None else restriction_for(whole, candidates)
+        # It was calibrated on the ranks that the run has.
+        confidence = None if restriction is not None else Confidence.load(run, run.choose_weights(weights), found)
+        where = chosen or ranked_device(run)
+        ensemble = cls(run, dataset, found, where, given, confidence, restriction, trust=trust)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
@@ -166,7 +177,7 @@ class Ensemble:
         rank, as in the evaluation: ``anchor_rank`` of the result.
 
         Args:
-            relation: the label of the relation.
+            relation: the label or readable name of the relation.
             head, tail: the given entity, one of the two; its label or readable name.
             top: how many new answers.
             known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
@@ -175,7 +186,12 @@ class Ensemble:
         asked = Asked(top, known, explain)
         self._check(asked)
         query = self._query(head, tail, relation)
-        return self._predictions(query, self._rankings([query])[0], asked)
+        found = self._predictions(query, self._rankings([query])[0], asked)
+        if self.restriction is not None and not found.answers:
+            raise InputError(
+                f"{found.question}: {found.notes[0]}. Choose other `candidates=…`, or ask without them for all entities"
+            )
+        return found
 
     def predict_many(
         self,
@@ -454,7 +470,10 @@ class Ensemble:
         newcomers = None
         if self.facts is not None and not np.array_equal(*voters):
             newcomers = Newcomers(self.facts.is_new, voters.for_new[used])
-        return CandidateRanking(scores, known, voters.weights[used], INPUTS[self.weights.input], scales, newcomers)
+        allowed = None if self.restriction is None else self.restriction.mask(query.relation, query.direction)
+        return CandidateRanking(
+            scores, known, voters.weights[used], INPUTS[self.weights.input], scales, newcomers, allowed
+        )
 
     def _known(self, query: QueryIds) -> dict[int, str]:
         asked = query.anchor, query.relation, query.direction
@@ -502,18 +521,21 @@ class Ensemble:
     def _paths(self, query: QueryIds, answer: int) -> tuple[ScorePath, ...]:
         """Return the paths that carried an answer's score, model by model."""
         labels, names, relations = self.dataset.entities.labels, self.dataset.names, self.dataset.relations.labels
+        relation_names = self.dataset.relation_names
         found = []
         for model in self._explaining(query):
             for path in self.models.paths(model, query, answer):
                 entities = tuple(labels[entity] for entity in path.entities)
+                steps = tuple(relations[relation % len(relations)] for relation in path.relations)
                 found.append(
                     ScorePath(
                         model=model,
                         importance=path.importance,
                         entities=entities,
-                        relations=tuple(relations[relation % len(relations)] for relation in path.relations),
+                        relations=steps,
                         inverse=tuple(relation >= len(relations) for relation in path.relations),
                         names=tuple(names.get(label) for label in entities),
+                        relation_names=tuple(relation_names.get(label) for label in steps),
                     )
                 )
         return tuple(found)
@@ -526,6 +548,10 @@ class Ensemble:
     def _notes(self, query: QueryIds, answers: Sequence[Prediction], asked: Asked) -> tuple[str, ...]:
         """Return remarks on the answers to a query: who abstains and why, and why there are no paths."""
         notes = []
+        if self.restriction is not None and not answers:
+            allowed = len(self.restriction.allowed(query.relation, query.direction))
+            held = f"none of {allowed:,} is a new answer" if allowed else "nobody is among them"
+            notes.append(f"the candidates ({self.restriction.name}) leave nobody: {held}")
         silent = next((answer for answer in answers if answer.abstained), None)
         if silent is not None and self.facts is not None:
             anchor = self.dataset.entities.labels[query.anchor]
@@ -543,7 +569,7 @@ class Ensemble:
         labels, names = self.dataset.entities.labels, self.dataset.names
         split_of = self._known(query)
         answers = []
-        hidden = None if self._loops[query.relation] else query.anchor
+        hidden = None if self._loops[query.relation] or ranking.known[query.anchor] else query.anchor
         best = ranking.best(asked.top, with_known=asked.known == "mark", without=hidden)
         probabilities = self.probabilities(query, ranking, np.array([entity for entity, _ in best])).tolist()
         for (entity, rank), probability in zip(best, probabilities, strict=True):
@@ -563,14 +589,17 @@ class Ensemble:
                     paths=self._paths(query, entity) if asked.explain else None,
                 )
             )
+        relation = self.dataset.relations.labels[query.relation]
         return Predictions(
             anchor=labels[query.anchor],
-            relation=self.dataset.relations.labels[query.relation],
+            relation=relation,
+            relation_name=self.dataset.relation_names.get(relation),
             direction=DIRECTIONS[query.direction],
             candidates=ranking.n_candidates,
             answers=tuple(answers),
             anchor_rank=None if hidden is None else ranking.place(hidden).rank,
             notes=self._notes(query, answers, asked),
+            restriction=None if self.restriction is None else self.restriction.name,
         )
 
     def _votes(self, voters: Voters, entity: int, ranks: list[float | None]) -> tuple[Vote, ...]:

@@ -13,7 +13,7 @@ from relens.data.dataset import FIELDS, Dataset, Vocabulary
 from relens.data.known_answers import StatedAnswers
 from relens.data.queries import SPLITS
 from relens.data.tsv import read_lines, read_rows
-from relens.errors import DatasetError, InputError, RelensError, counted, nearest
+from relens.errors import DatasetError, InputError, RelensError, counted
 from relens.prediction.names import Names
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ class GivenFacts:
     def read(cls, facts: Facts, trained: Dataset) -> "GivenFacts":
         """Read and check facts. Relations must be known; an entity with an unknown name is a new one."""
         source, rows, places = read_triples(facts, "fact")
-        _check_relations(rows, places, trained.relations, source)
         entities, ids = _entity_ids(rows, places, trained)
-        relation = trained.relations.ids_of([row[1] for row in rows])
+        relation = _relation_ids(rows, places, Names(trained), source)
         triples = np.column_stack([ids[0::2], relation, ids[1::2]]).astype(np.int32)
         extended = replace(trained, entities=entities, read_names=lambda: trained.names)
         keys = extended.triple_keys(triples)
@@ -125,22 +124,29 @@ def read_triples(triples: Facts, noun: str) -> tuple[str, list[list[str]], list[
     return source, rows, places
 
 
-def _check_relations(rows: list[list[str]], places: list[str], relations: Vocabulary, source: str) -> None:
-    """Raise an error that lists the first unknown relations with their places and similar names."""
+def _relation_ids(rows: list[list[str]], places: list[str], names: Names, source: str) -> list[int]:
+    """Return the relation of each row by its label or readable name.
+
+    Unknown ones raise an error that lists the first of them with their places and similar names.
+    """
+    ids = {label: names.find("relation", label) for label in {row[1] for row in rows}}
     strange: dict[str, str] = {}
     for row, place in zip(rows, places, strict=True):
-        if row[1] not in relations:
+        if ids[row[1]] is None:
             strange.setdefault(row[1], place)
     if strange:
-        listed = [
-            f"{place}: unknown relation {label!r}; {nearest(label, relations.labels)}"
-            for label, place in list(strange.items())[:LISTED]
-        ]
+        listed = []
+        for label, place in list(strange.items())[:LISTED]:
+            try:
+                names.relation(label)
+            except DatasetError as error:
+                listed.append(f"{place}: {error}")
         more = f"\n… and {len(strange) - LISTED} more in {source}" if len(strange) > LISTED else ""
         raise DatasetError(
             "\n".join(listed) + more + "\nFacts may have new entities, but no new relations: models learnt those of "
             "train. Correct the names, or remove the lines."
         )
+    return [found for row in rows if (found := ids[row[1]]) is not None]
 
 
 def _entity_ids(rows: list[list[str]], places: list[str], trained: Dataset) -> tuple[Vocabulary, list[int]]:

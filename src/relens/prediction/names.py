@@ -179,10 +179,6 @@ class Names:
             return self.dataset.entities.id_of(text)
         return _only("entity", "entities", text, self.entities, self.dataset.entities.labels)
 
-    def entities_called(self, text: str) -> list[int]:
-        """Return the ids of all entities that ``text`` may mean: one if it is a label, otherwise all of that name."""
-        return [self.dataset.entities.id_of(text)] if text in self.dataset.entities else self.entities.exactly(text)
-
     def relation(self, text: str) -> int:
         """Return the id of a relation by its label or readable name."""
         if text in self.dataset.relations:

@@ -35,6 +35,7 @@ class ScorePath:
         relations: labels of the relations in between.
         inverse: for each of these, whether the path follows the fact from its tail to its head.
         names: readable names of the entities; None for those without.
+        relation_names: readable names of the relations; None for those without.
     """
 
     model: str
@@ -43,11 +44,13 @@ class ScorePath:
     relations: tuple[str, ...]
     inverse: tuple[bool, ...]
     names: tuple[str | None, ...]
+    relation_names: tuple[str | None, ...]
 
     def __str__(self) -> str:
         shown = [name or label for label, name in zip(self.entities, self.names, strict=True)]
+        steps = [name or label for label, name in zip(self.relations, self.relation_names, strict=True)]
         text = shown[0]
-        for relation, inverse, entity in zip(self.relations, self.inverse, shown[1:], strict=True):
+        for relation, inverse, entity in zip(steps, self.inverse, shown[1:], strict=True):
             text += f" ←[{relation}]– {entity}" if inverse else f" –[{relation}]→ {entity}"
         return text
 
@@ -91,10 +94,12 @@ class Predictions(Sequence[Prediction]):
         anchor: label of the given entity: the head of a question for tails, the tail of a question for heads.
         relation: label of the relation.
         direction: the missing side, ``tail`` or ``head``.
-        candidates: how many entities were ranked, without known answers.
+        candidates: how many entities compete, without known answers.
         answers: the predictions; known facts come in addition to the requested number of new answers.
         anchor_rank: the rank that the anchor itself holds, if it is left out of ``answers``; otherwise None.
         notes: remarks for the reader, such as why there are no paths.
+        restriction: the name of the restriction of the candidates; None if all entities are ranked.
+        relation_name: readable name of the relation; None if the data set has none.
     """
 
     anchor: str
@@ -104,6 +109,8 @@ class Predictions(Sequence[Prediction]):
     answers: tuple[Prediction, ...]
     anchor_rank: float | None = None
     notes: tuple[str, ...] = ()
+    restriction: str | None = None
+    relation_name: str | None = None
 
     @overload
     def __getitem__(self, index: int) -> Prediction: ...
@@ -133,8 +140,10 @@ class Predictions(Sequence[Prediction]):
         return {
             "anchor": self.anchor,
             "relation": self.relation,
+            "relation_name": self.relation_name,
             "direction": self.direction,
             "candidates": self.candidates,
+            "restriction": self.restriction,
             "answers": self.to_records(),
             "notes": list(self.notes),
         }

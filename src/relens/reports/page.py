@@ -150,7 +150,7 @@ def facts(material: Material) -> dict[str, str]:
         "fingerprint": provenance.fingerprint,
         "split": provenance.split,
         "filter": " + ".join(provenance.filter_splits) or "as imported",
-        "candidates": provenance.candidates,
+        "candidates": provenance.among(evaluation.overall.queries),
         "ties": f"{TIE_RULE} (a tied block shares its mean rank); {_without_ties(evaluation)}",
         "grouping": evaluation.grouping,
         "seed": str(evaluation.seed),

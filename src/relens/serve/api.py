@@ -136,6 +136,7 @@ class ScorePath(BaseModel):
     relations: list[str] = Field(description="The relations in between.")
     inverse: list[bool] = Field(description="Whether the path follows each fact from its tail to its head.")
     names: list[str | None] = Field(description="Readable names of the entities.")
+    relation_names: list[str | None] = Field(description="Readable names of the relations.")
 
 
 class Paths(BaseModel):
@@ -167,8 +168,10 @@ class Prediction(BaseModel):
     anchor: str = Field(description="The label of the given entity.")
     name: str | None = Field(description="Its readable name, if the data set has one.")
     relation: str
+    relation_name: str | None = Field(description="Its readable name, if the data set has one.")
     direction: Direction = Field(description="The missing side.")
-    candidates: int
+    candidates: int = Field(description="How many entities compete, without known answers.")
+    restriction: str | None = Field(description="What the candidates are restricted to; null if all entities compete.")
     weights: dict[str, float] = Field(description="The share of each model; shares sum to 1.")
     answers: list[Answer]
     notes: list[str] = Field(description="Remarks, for instance which models abstain.")

@@ -80,6 +80,7 @@ class GraphLookup:
         return [
             {
                 "label": label,
+                "name": self.dataset.relation_names.get(label),
                 "class": classes[r] or None,
                 **{split: of[r] for split, of in counts.items()},
                 "example": self._example(r),
@@ -100,7 +101,8 @@ class GraphLookup:
         """Count relation ids (n,) by label."""
         counts = np.bincount(relations, minlength=len(self.dataset.relations))
         order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-        return [{"relation": self.dataset.relations.labels[r], "count": int(counts[r])} for r in order]
+        labels, names = self.dataset.relations.labels, self.dataset.relation_names
+        return [{"relation": labels[r], "name": names.get(labels[r]), "count": int(counts[r])} for r in order]
 
 
 @contextmanager

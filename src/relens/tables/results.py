@@ -217,7 +217,7 @@ def _facts(evaluations: Sequence[Evaluation]) -> dict[str, str]:
         "filter": "+".join(first.provenance.filter_splits) or "as imported",
         "ties": TIE_RULE,
         "grouping": _joined(evaluation.grouping for evaluation in evaluations),
-        "candidates": first.provenance.candidates,
+        "candidates": first.provenance.among(first.overall.queries),
         "seed": _joined(str(evaluation.seed) for evaluation in evaluations),
     }
 

@@ -158,7 +158,7 @@ function showTrail(question) {
 
 function showError(error, question) {
   at("result").hidden = at("facts").hidden = true;
-  const known = new Set(relations.map((relation) => relation.label));
+  const known = new Set(relations.flatMap(({ label, name }) => [label, name ?? label]));
   const links = (error.closest ?? []).map((label) => {
     const wrongRelation = question.relation && !known.has(question.relation);
     return step({ ...question, [wrongRelation ? "relation" : "anchor"]: label }, label, { class: "chip" });
@@ -175,10 +175,10 @@ function say(text, ...links) {
 function showFacts(facts, question) {
   write("facts-title", `${facts.name ?? facts.label} in the graph`);
   const lines = [["tail", "as head", facts.as_head], ["head", "as tail", facts.as_tail]].map(([side, title, counts]) => {
-    const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, count }) => {
+    const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, name, count }) => {
       const current = question.side === side && question.relation === relation ? "true" : undefined;
       const next = { ...question, side, relation };
-      const chip = step(next, `${relation} `, { class: "chip", "aria-current": current });
+      const chip = step(next, `${name ?? relation} `, { class: "chip", "aria-current": current });
       chip.append(element("small", { text: count.toLocaleString("en") }));
       return chip;
     });
@@ -190,12 +190,12 @@ function showFacts(facts, question) {
 }
 
 function showPrediction(prediction, question) {
-  const { anchor, name, relation, direction, candidates, answers, weights, notes } = prediction;
-  const shown = { side: direction, anchor: name ?? anchor, relation };
+  const { anchor, name, relation, relation_name, direction, candidates, answers, weights, notes } = prediction;
+  const shown = { side: direction, anchor: name ?? anchor, relation: relation_name ?? relation };
   write("result-title", sentence(shown));
   const models = Object.keys(weights);
   const remarks = notes.map((text) => element("span", { class: "remark", text: `Note: ${text}.` }));
-  at("result-note").replaceChildren(counted(answers, candidates, question.known === "drop"), ...remarks);
+  at("result-note").replaceChildren(counted(answers, prediction, question.known === "drop"), ...remarks);
   at("answers").tHead.replaceChildren(head(models, weights));
   at("answers").tBodies[0].replaceChildren(
     ...answers.flatMap((answer) => row(answer, { question, models, weights, candidates })),
@@ -205,10 +205,11 @@ function showPrediction(prediction, question) {
 }
 
 // Known facts are no candidates: they are counted apart, and each is ranked among the candidates alone.
-function counted(answers, candidates, dropped) {
+function counted(answers, { candidates, restriction }, dropped) {
   const known = answers.filter((answer) => answer.known).length;
   const fresh = answers.length - known;
-  const best = `${fresh ? `The best ${fresh}` : "None"} of ${candidates.toLocaleString("en")} new candidates`;
+  const best = `${fresh ? `The best ${fresh}` : "None"} of ${candidates.toLocaleString("en")} new candidates` +
+    (restriction ? visible(` (${restriction})`) : "");
   if (dropped) return `${best}; known facts are left out.`;
   if (!known) return `${best}; no known facts.`;
   const facts = known === 1 ? "1 known fact" : `${known} known facts`;
@@ -288,12 +289,12 @@ function pathList(paths) {
   }));
 }
 
-function pathSteps({ entities, relations, inverse, names }) {
+function pathSteps({ entities, relations, inverse, names, relation_names }) {
   return entities.flatMap((label, place) => {
     const entity = element("span", { class: "entity", text: names[place] ?? label });
     if (place === 0) return [entity];
     const [before, after] = inverse[place - 1] ? ["←", "–"] : ["–", "→"];
-    const relation = element("span", { class: "relation", text: `${before}[${relations[place - 1]}]${after}` });
+    const relation = element("span", { class: "relation", text: `${before}[${relation_names[place - 1] ?? relations[place - 1]}]${after}` });
     return [" ", relation, " ", entity];
   });
 }
@@ -350,13 +351,16 @@ async function suggestEntities(typed) {
 
 async function suggestRelations(typed) {
   const wanted = typed.trim().toLowerCase();
-  const place = ({ label }) => label.toLowerCase().indexOf(wanted);
+  const place = ({ label, name }) => {
+    const places = [label, name ?? label].map((text) => text.toLowerCase().indexOf(wanted)).filter((found) => found >= 0);
+    return places.length ? Math.min(...places) : -1;
+  };
   const fits = relations.filter((relation) => place(relation) >= 0);
   fits.sort((a, b) => (place(a) > 0) - (place(b) > 0));
   return fits.slice(0, RELATIONS_SHOWN).map((relation) => ({
     value: relation.label,
-    text: relation.label,
-    note: [relation.class, `${relation.train.toLocaleString("en")} triples`].filter(Boolean).join(", "),
+    text: relation.name ?? relation.label,
+    note: [relation.name && relation.label, relation.class, `${relation.train.toLocaleString("en")} triples`].filter(Boolean).join(", "),
   }));
 }
 
@@ -392,9 +396,9 @@ async function introduce() {
   const { dataset, models } = run;
   write("served", `${run.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
     `${models.length} models`);
-  const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, example }) => {
+  const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, name, example }) => {
     const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, trail: [] };
-    return step(question, sentence(question), { class: "chip" });
+    return step(question, sentence({ ...question, relation: name ?? label }), { class: "chip" });
   });
   at("examples").replaceChildren(...examples);
 }

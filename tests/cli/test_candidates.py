@@ -1,0 +1,166 @@
+"""Restricted candidates from the command line: rank, evaluate and predict agree, and nothing is mixed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relens.files import read_json
+from relens.runs import Run
+from tests.cli.commands import fail, succeed
+
+pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
+
+import relens
+from relens.errors import RanksError
+from relens.prediction import Ensemble
+
+SMALL = ("--preset", "demo", "--set", "dim=8", "--set", "steps=20", "--set", "validate_every=10", "--set", "batch=64")
+N = 16
+FORMS = ("observed", "types", "few.txt")
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory):
+    """A run on a ring of stations with types, readable names and weights on score gaps."""
+    home = tmp_path_factory.mktemp("ring")
+    folder = home / "ring"
+    folder.mkdir()
+    rows = [(f"e{i:02}", "next", f"e{(i + 1) % N:02}") for i in range(N)]
+    rows += [(f"e{i:02}", "twice", f"e{(2 * i) % N:02}") for i in range(N)]
+    for split, part in (("train", rows[8:]), ("valid", rows[:4]), ("test", rows[4:8])):
+        (folder / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
+    (folder / "types.tsv").write_text("".join(f"e{i:02}\t{'even' if i % 2 == 0 else 'odd'}\n" for i in range(12)))
+    (folder / "relation_labels.tsv").write_text("next\tis followed by\ntwice\tdoubles to\n")
+    for model in ("transe", "complex"):
+        succeed("train", folder, "--model", model, "--run", home / "run", "--device", "cpu", *SMALL)
+    succeed("rank", home / "run", "--device", "cpu")
+    for name in ("score", "rank"):
+        succeed("search", home / "run", "--method", "simple", "--input", name, "--regularise", "none", "--name", name)
+    return home
+
+
+@pytest.fixture
+def at_home(ring, monkeypatch):
+    monkeypatch.chdir(ring)
+    Path("few.txt").write_text("e01\ne02\nE05\ne09\n")
+    return ring
+
+
+def allowed(dataset, form, relation, direction) -> set[str]:
+    """Return who may answer, from the rows of the files."""
+    labels = dataset.entities.labels
+    if form == "few.txt":
+        return {"e01", "e02", "e05", "e09"}
+    seen = {labels[(t, h)[direction]] for h, r, t in dataset.train.tolist() if r == relation}
+    if form == "observed":
+        return seen
+    kind_of = dict(line.split("\t") for line in Path("ring/types.tsv").read_text().splitlines())
+    kinds = {kind_of.get(entity) for entity in seen} - {None}
+    return {entity for entity, kind in kind_of.items() if kind in kinds}
+
+
+@pytest.mark.parametrize("weights", ["score", "rank"])
+@pytest.mark.parametrize("form", FORMS)
+def test_predictions_have_the_rank_of_the_evaluation_among_the_same_candidates(at_home, form, weights):
+    found = relens.evaluate_among("run", form, weights=weights, device="cpu")
+    ensemble = Ensemble.open("run", weights, "cpu", candidates=form)
+    dataset = ensemble.dataset
+    labels, relations = dataset.entities.labels, dataset.relations.labels
+    outside = 0
+    for q, row in enumerate(dataset.queries("test").columns().T.tolist()):
+        anchor, relation, direction, answer, _ = row
+        given = {"relation": relations[relation], ("head", "tail")[direction]: labels[anchor]}
+        among = allowed(dataset, form, relation, direction)
+        rank = found.answer_ranks.realistic[q]
+        assert ensemble.rank_of(labels[answer], **given) == rank, (given, labels[answer])
+        listed = ensemble.predict(**given, top=N)
+        assert {entry.entity for entry in listed} <= among, "nobody from outside"
+        assert {entry.entity: entry.rank for entry in listed}.get(labels[answer], rank) == rank
+        assert listed.restriction == found.provenance.candidates
+        outside += labels[answer] not in among
+        known = dataset.stated_answers.answers_to(anchor, relation, direction)
+        assert listed.candidates == len([e for e in among if dataset.entities.id_of(e) not in known])
+    assert found.provenance.outside == outside
+
+
+def test_an_evaluation_among_candidates_leaves_the_standard_one(at_home):
+    succeed("evaluate", "run", "--weights", "rank")
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    done = succeed("evaluate", "run", "--weights", "rank", "--candidates", "few.txt", "--device", "cpu")
+    out = " ".join(done.out.split())  # lines are wrapped
+    assert "candidates: list few.txt " in out
+    assert "answers (" in out
+    assert "fitted_among all" in out
+    assert "warning: the weights were fitted on ranks among other candidates (all)" in done.err
+    new = {path for path in Path("run").rglob("*") if path.is_file()} - set(before)
+    assert [path.name.rpartition("-")[0] for path in new] == ["rank-test-list-few.txt"]
+    assert {path: path.read_bytes() for path in before} == before
+    record = read_json(new.pop(), "evaluation")["provenance"]
+    assert Run.open("run").evaluation("rank", candidates=record["candidates"]).provenance.outside == record["outside"]
+    alone = succeed("evaluate", "run", "--model", "complex", "--candidates", "observed", "--device", "cpu", "--json")
+    assert alone.json["provenance"]["candidates"] == "observed"
+    assert "fitted_among" not in alone.json["settings"]
+
+
+def test_ranks_among_candidates_are_searched_and_never_compared_with_others(at_home):
+    done = succeed("rank", "run", "--candidates", "observed", "--into", "narrow", "--device", "cpu")
+    assert "(candidates: observed, " in done.out
+    succeed("search", "narrow", "--method", "simple", "--input", "rank", "--regularise", "none", "--name", "rank")
+    narrow = Run.open("narrow")
+    assert narrow.weights("rank").candidates == narrow.ranks("valid").provenance.candidates == "observed"
+    evaluated = succeed("evaluate", "narrow", "--weights", "rank")
+    assert "candidates: observed, " in " ".join(evaluated.out.split())
+    assert "fitted_among" not in evaluated.out
+    assert "warning" not in evaluated.err
+    with pytest.raises(RanksError, match="candidates 'all' and 'observed'"):
+        relens.compare_runs("run", "narrow", weights="rank")
+    mixed = relens.evaluate(narrow.ranks("test"), Run.open("run").weights("rank"))
+    assert mixed.settings["fitted_among"] == "all"
+
+
+def test_confidence_needs_validation_ranks_of_the_same_candidates(at_home):
+    asked = {"head": "e05", "relation": "next", "top": N, "known": "drop"}
+    assert any(answer.confidence is not None for answer in relens.predict("run", weights="rank", **asked))
+    other = relens.predict("run", weights="rank", candidates="observed", **asked)
+    assert [answer.confidence for answer in other] == [None] * len(other)
+    done = succeed(
+        "predict", "run", "--weights", "rank", "--head", "e05", "--relation", "next", "--candidates", "observed"
+    )
+    assert "(observed), known facts not counted" in done.out
+    assert "fitted on ranks among other candidates (all) than these (observed), so there is no confidence" in done.err
+
+
+def test_a_list_that_leaves_nobody_is_an_error_for_one_question_and_a_note_in_a_file(at_home):
+    Path("anchor.txt").write_text("e05\n")
+    asked = ("predict", "run", "--weights", "rank", "--candidates", "anchor.txt", "--device", "cpu")
+    message = "leave nobody: none of 1 is a new answer. Choose other --candidates …, or ask without them"
+    fail(2, message, *asked, "--head", "e05", "--relation", "next")
+    Path("questions.tsv").write_text("e05\tnext\ttail\ne08\tis followed by\ttail\n")
+    lines = succeed(*asked, "--queries", "questions.tsv", "--json").out.splitlines()
+    first, second = map(json.loads, lines)
+    assert (first["answers"], first["notes"][0].startswith("the candidates (list anchor.txt ")) == ([], True)
+    assert [answer["entity"] for answer in second["answers"]] == ["e05"]
+
+
+def test_wrong_candidates_end_with_a_message(at_home):
+    asked = ("predict", "run", "--weights", "rank", "--head", "e05", "--relation", "next", "--candidates")
+    fail(2, "did you mean 'observed'?", *asked, "obsrved")
+    fail(2, "is a folder with no list", *asked, "ring")
+    fail(2, "there is no such file or folder", "rank", "run", "--candidates", "none/here", "--force")
+    Path("wrong.txt").write_text("e5x\n")
+    message = "wrong.txt, line 1: unknown entity 'e5x'"
+    fail(2, message, "evaluate", "run", "--weights", "rank", "--candidates", "wrong.txt")
+    assert not list(Path("run").glob(".candidates*")), "nothing is left behind"
+
+
+def test_relations_have_readable_names(at_home):
+    asked = ("predict", "run", "--weights", "rank", "--head", "e05")
+    shown = succeed(*asked, "--relation", "is followed by")
+    assert "(e05, next, ?)" in shown.out
+    assert "relation: is followed by" in shown.out
+    found = succeed(*asked, "--relation", "Doubles to", "--json").json
+    assert (found["relation"], found["relation_name"]) == ("twice", "doubles to")
+    fail(2, "unknown relation 'doubles too'; did you mean 'doubles to'?", *asked, "--relation", "doubles too")
+    dataset = relens.load_dataset("ring")
+    assert dataset.relation_names == {"next": "is followed by", "twice": "doubles to"}
