@@ -1,7 +1,7 @@
 """Discovery: how long the best 1,000 new facts of every relation of FB15k-237 take, measured on a share.
 
 The models have random parameters and the shapes of the preset ``best``: what they score does not matter for the time.
-Relations are sampled evenly by their number of queries, and the anchors of large ones are cut; the time of a ranked
+Relations are evenly spaced by their number of queries, and the anchors of large ones are cut; the time of a ranked
 query is that of the sample. The extrapolation counts each query of the two directions once, and each query for tails
 a second time: that is the most a discovery ranks.
 

@@ -52,6 +52,16 @@ def test_the_python_of_the_readme_runs(
     assert all(shown in printed for shown in (found.question, f"{result.overall.mrr:.4f}", str(result.interval)))
 
 
+def test_the_python_about_new_facts_runs(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(finished)
+    fact = run_examples(ROOT / "docs/discover.md")["fact"]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[-1].startswith(f"{fact.head} northeast_neighbour {fact.tail} ")
+
+
 def test_the_python_about_predictions_runs(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
     names = run_examples(ROOT / "docs/predict.md")

@@ -248,6 +248,24 @@ def pruning_table(report: Report) -> str:
     return table(header, rows)
 
 
+def candidates_table(report: Report) -> str:
+    """Return a row for each graph and rule for candidates."""
+    header = ["graph", "candidates", "pairs", "of all pairs", "queries", "valid facts kept", "test facts kept"]
+    rows = [
+        [
+            row["dataset"],
+            f"`{row['candidates']}`",
+            f"{row['pairs']:,}",
+            f"{row['share_of_pairs']:.2%}",
+            f"{row['queries']:,}",
+            f"{row['valid']:.1%}",
+            f"{row['test']:.1%}",
+        ]
+        for row in report["rows"]
+    ]
+    return table(header, rows)
+
+
 def _times_of(sample: Report) -> str:
     return f"{duration(sample['cpu_seconds'])}, {duration(sample['seconds'])}"
 
@@ -267,7 +285,7 @@ def _mrr(value: float) -> str:
 
 
 SEARCHES = ("search-fb15k-237", "search-wn18rr")
-DISCOVERIES = ("discover-log", "discover-score")
+DISCOVERIES = ("discover",)
 MEASURED = (*SEARCHES, "pack", "scale-wikikg2", "models-fb15k-237", "ogb-reading")
 
 TABLES: dict[str, Callable[..., str]] = {
@@ -279,6 +297,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "models": lambda: models_table(load("models-fb15k-237")),
     "growth": lambda report: growth_table(load(report)),
     "discover": lambda: discovery_table([load(name) for name in DISCOVERIES]),
+    "discover-candidates": lambda: candidates_table(load("discover-candidates")),
     "pruning": lambda: pruning_table(load("discover-pruning")),
     "ogb-reading": lambda: ogb_table(load("ogb-reading")),
     "targets": lambda: targets_table([load(name) for name in MEASURED]),

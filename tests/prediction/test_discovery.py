@@ -16,10 +16,12 @@ from relens.errors import DamagedError, InputError
 from relens.files import open_npy
 from relens.prediction import Ensemble
 from relens.prediction import relation_search as search_module
-from relens.prediction.candidate_ranking import Place
-from relens.prediction.confidence import PLACES, Confidence
+from relens.prediction.calibration import Regression, Steps
+from relens.prediction.confidence import Calibrated, Confidence
 from relens.prediction.discovery import discard_parts
+from relens.prediction.evidence import FEATURES, Candidates
 from relens.prediction.likely import likely
+from relens.prediction.questions import QueryIds
 from relens.prediction.relation_search import RelationSearch
 from tests.oracles import doubled_ranks
 from tests.prediction.test_candidate_ranking import gap_by_loop
@@ -29,7 +31,7 @@ class Query:
     """One query, with everything that a loop needs: a score list per model with a weight."""
 
     def __init__(self, ensemble, anchor, relation, direction):
-        self.ensemble, self.anchor, self.relation = ensemble, anchor, relation
+        self.ensemble, self.anchor, self.relation, self.direction = ensemble, anchor, relation, direction
         self.group = int(ensemble.groups[relation, direction])
         weights = ensemble.weights
         used = np.flatnonzero(weights.table[self.group])
@@ -68,11 +70,18 @@ class Query:
         else:
             leads = {e: self.costs[entity] - self.costs[e] for e in self.costs if e != entity}
         rank = 1 + sum((lead > 0) + (lead == 0) / 2 for lead in leads.values())
-        if not self.loops:
-            leads.pop(self.anchor, None)
-        place = Place(sum(lead > 0 for lead in leads.values()), sum(lead == 0 for lead in leads.values()))
-        share = self.ensemble._confidence.share_at(self.group, place, answered=bool(self.known))
-        return rank, share, self.margin(entity)
+        return rank, self.confidence(entity), self.margin(entity)
+
+    def confidence(self, entity):
+        """Return the probability of an answer as predictions state it, or None; other tests check it against loops."""
+        scores, _, weights, *_ = self.case
+        everyone = range(scores.shape[1])
+        possible = np.array([e in self.costs and (self.loops or e != self.anchor) for e in everyone])
+        cost = np.array([self.costs.get(e, math.inf) for e in everyone])
+        compared = self.ensemble.compared(QueryIds(self.anchor, self.relation, self.direction))
+        asked = Candidates(scores, weights, cost, possible, compared)
+        (share,) = self.ensemble.confidence.probability(self.group, asked, np.array([entity])).tolist()
+        return None if math.isnan(share) else share
 
     def margin(self, entity):
         scores, known, weights, *_ = self.case
@@ -119,14 +128,24 @@ def assert_equal(facts, expected, ensemble):
 
 @pytest.fixture(scope="module")
 def ensembles(town):
-    """Open the run with each input. The town says little about confidence: drawn shares take its place."""
+    """Open the run with each input. The town says little about confidence: drawn calibrations take its place."""
     found = {name: Ensemble.open(town, name, "cpu") for name in ("rank", "log", "score")}
-    rng = np.random.default_rng(5)
-    shares = -np.sort(-rng.random((2, 6, PLACES)), axis=2) / PLACES
-    queries = np.array([[9, 9, 9, 0, 9, 9], [9, 4, 9, 9, 9, 9]])
     for ensemble in found.values():
-        vars(ensemble)["_confidence"] = Confidence(shares, queries)
+        ensemble.confidence = drawn_confidence(ensemble.weights)
     return found
+
+
+def drawn_confidence(weights):
+    """Return a calibration that is made up; two groups have too few questions of a kind."""
+    rng, n_groups, n = np.random.default_rng(5), len(weights.grouping), len(FEATURES)
+    parts = []
+    for scarce in (3, 1):
+        steps = Steps(np.sort(rng.normal(size=40)), np.sort(rng.random(40)))
+        slopes, intercepts = rng.random(n), rng.normal(size=n_groups)
+        regression = Regression(np.full(n, -4.0), np.full(n, 4.0), np.zeros(n), np.ones(n), slopes, intercepts)
+        parts.append(Calibrated(regression, steps, np.where(np.arange(n_groups) == scarce, 4, 9), 0.001))
+    usual = np.stack([rng.normal(size=n_groups), 1 + rng.random(n_groups)], axis=1)
+    return Confidence(weights, 1 + rng.random(len(weights.models)), usual, (parts[0], parts[1]), {})
 
 
 @pytest.mark.parametrize(("name", "relation"), [("rank", "lives_in"), ("log", "located_in")])
