@@ -15,7 +15,7 @@ ANSWERED = 3000
 UNANSWERED = 1500
 """Most sampled questions without known answers, and as many of those with a hidden one."""
 
-LEAST = 10
+LEAST = 5
 """Questions that every group gets in the sample, if it has so many."""
 
 
