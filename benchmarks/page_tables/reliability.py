@@ -31,7 +31,7 @@ def _calibrations() -> list[dict[str, Any]]:
 
 
 def calibration() -> str:
-    """Return a row for each data set and population: the calibration error and the share of answers without a number."""
+    """Return a row for each data set and population: the calibration error, and the share without a number."""
     header = ["data set", "answers", "judged", "mean confidence", "facts of test", "calibration error", "no number"]
     rows = []
     for report in _calibrations():
