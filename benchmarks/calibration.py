@@ -1,49 +1,61 @@
-"""Compare the confidence of predictions at rank 1 with the share of test answers that are at rank 1.
+"""Measure the confidence of predictions on the test split: observed shares beside stated probabilities.
 
-python benchmarks/calibration.py runs/patterns
+python benchmarks/calibration.py runs/umls --about "relens run umls" --output docs/results/calibration-umls.json
 """
 
-import json
 from pathlib import Path
 
 import click
-import numpy as np
+from environment import Target, describe, say_targets, write
 
+from relens.cli.console import TerminalProgress
 from relens.cli.options import weights_option
-from relens.data.catalog import load_dataset
-from relens.ensemble.weights import EnsembleWeights
-from relens.prediction.candidate_ranking import Place
-from relens.prediction.confidence import Confidence
+from relens.prediction.calibrating import calibrate
+from relens.prediction.population import SampleSize
+from relens.prediction.reliability import POPULATIONS, measure_reliability
 from relens.runs import Run
+
+BOUND = 0.05
+"""The expected calibration error to stay below."""
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("path", metavar="RUN", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--about", default="", help="How the run was made; kept with the result.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where to write the JSON.")
+@click.option(
+    "--size", nargs=3, type=int, default=SampleSize(), show_default=True,
+    help="Sampled questions with known answers, without, and the least of each relation and direction.",
+)  # fmt: skip
 @weights_option
-def main(runs: tuple[Path, ...], name: str | None) -> None:
-    """Print, for each of RUNS, the mean confidence at rank 1 and the share of test answers there, in a line of JSON."""
-    for path in runs:
-        run = Run.open(path)
-        said, found = calibration(run, run.weights(name))
-        print(json.dumps({"run": str(path), "queries": len(said), "said": said.mean(), "found": found.mean()}))
-
-
-def calibration(run: Run, weights: EnsembleWeights) -> tuple[np.ndarray, np.ndarray]:
-    """Return the confidence at rank 1 of q test queries, and the share of each answer that is at rank 1; (q,) each."""
-    n_entities, test = len(load_dataset(run.dataset).entities), run.ranks("test")
-    confidence = Confidence.from_valid(run.ranks("valid"), weights, n_entities)
-    if confidence is None:
-        raise click.ClickException(f"{run.path} was ranked among sampled candidates, for which there is no confidence")
-    test = test if test.models == weights.models else test.select_models(weights.models)
-    mine = weights.aligned_to(test)
-    ranks, groups = mine.answer_ranks(test), mine.grouping.groups_of(test.queries).tolist()
-    answered = (test.n_candidates < n_entities).tolist()
-    said = [
-        confidence.share_at(group, Place(0, 0), answered=other) for group, other in zip(groups, answered, strict=True)
+def main(path: Path, about: str, output: Path | None, size: tuple[int, int, int], name: str | None) -> None:
+    """Calibrate RUN on its validation split, and compare the confidence with the facts of its test split."""
+    run = Run.open(path)
+    chosen, progress = run.choose_weights(name), TerminalProgress()
+    with run.held():
+        confidence = calibrate(run, chosen, size=SampleSize(*size), progress=progress)
+        confidence.save(run, chosen)
+        found = measure_reliability(run, chosen, size=SampleSize(*size), progress=progress)
+    assert found is not None
+    targets = [
+        Target(f"expected calibration error, {POPULATIONS[key]}", each.ece, "at most", BOUND)
+        for key, each in found.items()
+        if each.bins
     ]
-    at = np.array([value is not None for value in said])
-    found = (ranks.ahead == 0) / (ranks.tied + 1)
-    return np.array([value for value in said if value is not None]), found[at]
+    say_targets(targets)
+    report = {
+        "benchmark": "calibration",
+        "dataset": run.dataset,
+        "about": about,
+        "models": list(confidence.weights.models),
+        "weights": {"name": chosen, "input": confidence.weights.input},
+        "size": SampleSize(*size)._asdict(),
+        "calibrated_on": dict(confidence.counts),
+        "reliability": {key: {"answers": POPULATIONS[key], **each.to_json()} for key, each in found.items()},
+        "targets": [target.to_json() for target in targets],
+        "environment": describe(),
+    }
+    write(report, output)
 
 
 if __name__ == "__main__":

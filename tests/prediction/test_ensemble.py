@@ -25,7 +25,6 @@ from relens.prediction import Ensemble, ranked_device
 from relens.runs import MADE_BY, Run
 from relens.training.loop import TrainingResult
 from relens.training.trained import TrainedModel, save_trained
-from tests import simulated
 from tests.cli.commands import succeed
 from tests.oracles import mean_rank
 from tests.prediction.trained import INPUTS, MODELS
@@ -147,16 +146,6 @@ def test_known_facts_come_in_addition(ensemble):
         marked, dropped = (ensemble.predict(**asked, top=top, known=known) for known in ("mark", "drop"))
         assert tuple(prediction for prediction in marked if prediction.known is None) == dropped[:]
         assert (len(dropped), len(marked)) == (top, top + min(top, n_facts))
-
-
-def test_confidence_is_the_share_of_validation_queries(run, ensemble):
-    found = ensemble.predict(tail="kind_10", relation="kind_of", top=5, known="drop")
-    confidences = [prediction.confidence for prediction in found]
-    assert all(0 <= confidence <= 1 for confidence in confidences)
-    assert confidences == sorted(confidences, reverse=True)
-    # north_neighbour has one answer at most: once it is known, nothing is known about the next.
-    known_already = ensemble.predict(head=SITE, relation=NORTH, known="drop")
-    assert {prediction.confidence for prediction in known_already} == {None}
 
 
 def test_many_questions_are_answered_like_one_each(ensemble):
@@ -379,15 +368,3 @@ def test_the_device_is_that_of_the_ranking_if_it_is_here(copied, monkeypatch, ra
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     assert ranked_device(copied) == Ensemble.open(copied, "dsc-rank").models.device == expected
     assert Ensemble.open(copied, "dsc-rank", "cpu").models.device == torch.device("cpu")
-
-
-def test_no_confidence_without_the_ranks_of_the_weights(copied):
-    asked = {"tail": "kind_10", "relation": "kind_of", "known": "drop"}
-    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is not None
-    foreign = Run.open(simulated.write_run(copied.path.parent / "foreign"))
-    weights = EnsembleWeights.load(copied.weights_path("dsc-rank"))
-    replace(weights, fitted_on="").save(copied.weights_path("dsc-rank"))
-    shutil.rmtree(copied.ranks_path("valid"))
-    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is None
-    shutil.copytree(foreign.ranks_path("valid"), copied.ranks_path("valid"))
-    assert Ensemble.open(copied, "dsc-rank").predict(**asked)[0].confidence is None

@@ -112,7 +112,6 @@ def test_embeddings_abstain_on_new_answers_only(town, name):
     assert {len(a.votes) for a in old} == {2}
     assert all(sum(vote.weight for vote in a.votes) == pytest.approx(1) for a in found)
     assert {a.confidence for a in new} == {None}
-    assert any(a.confidence is not None for a in old if a.known is None)
     best = next(a.entity for a in found if a.known is None)
     assert best in {a.entity for a in new if city_of(a.entity) == "city_1"}
     assert "no vote by transe on new answers such as" in found.notes[0]
@@ -243,3 +242,18 @@ def test_the_command_answers_about_new_entities(town, tmp_path):
         town, head="person_72", relation="lives_in", top=3, weights="rank", facts=AT_WORK
     ).to_json()  # fmt: skip
     assert found["answers"][0]["abstained"] == ["transe"]
+
+
+def test_no_confidence_with_new_entities(town):
+    class Sure:
+        def probability(self, group, asked, entities):
+            return np.full(len(entities), 0.5)
+
+    def stated(facts):
+        ensemble = Ensemble.open(town, "rank", facts=facts)
+        ensemble.confidence = Sure()
+        found = ensemble.predict(tail="city_1", relation="lives_in", known="drop")
+        return {answer.confidence for answer in found}
+
+    assert stated(AT_WORK) == {None}
+    assert stated([("person_0", "works_at", "firm_5")]) == {0.5}

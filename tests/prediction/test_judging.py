@@ -7,7 +7,7 @@ from relens.data.queries import Queries
 from relens.prediction import judging
 from relens.prediction.evidence import Candidates, evidence_of
 from relens.prediction.judging import NEAR, THIN, Hidden, compared_with, judge, usual_scores
-from relens.prediction.population import Population
+from relens.prediction.population import Population, SampleSize
 from tests.prediction.judged_graph import SIZE, graph, panel_of, weights_of
 
 DATASET = graph()
@@ -17,7 +17,7 @@ SPLITS = Hidden(("train",), "valid")
 @pytest.mark.parametrize("input", ["score", "rank"])
 def test_candidates_are_those_of_loops(input, monkeypatch):
     monkeypatch.setattr(judging, "PLACES", 25)
-    population = Population.sample(DATASET, ("train",), "valid", answered=20, unanswered=8)
+    population = Population.sample(DATASET, ("train",), "valid", size=SampleSize(20, 8))
     sets = weights_of(DATASET, (1, 0), input), weights_of(DATASET, (1, 3), input)
     panel = panel_of(DATASET, *sets)
     chosen = np.arange(len(population)) % 2

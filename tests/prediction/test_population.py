@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relens.prediction.population import LEAST, Population
+from relens.prediction.population import Population, SampleSize
 from tests.prediction.judged_graph import SIZE, graph
 
 
@@ -19,7 +19,7 @@ def asked_of(dataset, *splits):
 
 def test_a_large_sample_is_the_whole_population():
     dataset = graph()
-    found = Population.sample(dataset, ("train",), "valid", answered=10**6, unanswered=10**6)
+    found = Population.sample(dataset, ("train",), "valid", size=SampleSize(10**6, 10**6))
     assert sorted(keys(found)) == [(a, r, d) for a in range(SIZE) for r in range(2) for d in range(2)]
     assert (found.weight == 1).all()
 
@@ -27,7 +27,7 @@ def test_a_large_sample_is_the_whole_population():
 def test_a_small_sample_stands_for_the_whole_population():
     dataset = graph()
     train, every = asked_of(dataset, "train"), asked_of(dataset, "train", "valid")
-    found = Population.sample(dataset, ("train",), "valid", answered=20, unanswered=8)
+    found = Population.sample(dataset, ("train",), "valid", size=SampleSize(20, 8))
     asked = keys(found)
     assert len(set(asked)) == len(asked)
     assert len(asked) < 4 * SIZE
@@ -38,12 +38,12 @@ def test_a_small_sample_stands_for_the_whole_population():
             if weights or kind is train:
                 assert sum(weights) == sum([whole])
                 assert len(set(weights)) == 1
-    assert min(np.bincount(found.relation * 2 + found.direction)) >= LEAST
+    assert min(np.bincount(found.relation * 2 + found.direction)) >= SampleSize().least
 
 
 def test_a_sample_is_the_same_for_the_same_seed():
     dataset = graph()
-    one, two, other = (Population.sample(dataset, ("train",), "valid", s, answered=20, unanswered=8) for s in (1, 1, 2))
+    one, two, other = (Population.sample(dataset, ("train",), "valid", s, size=SampleSize(20, 8)) for s in (1, 1, 2))
     assert keys(one) == keys(two) != keys(other)
 
 

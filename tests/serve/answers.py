@@ -107,6 +107,7 @@ class Alphabetical:
                 entity=label,
                 name=self.dataset.names.get(label),
                 rank=place,
+                place=None if label in splits else place,
                 score=-float(place),
                 known=splits.get(label),
                 confidence=0.5 / place if direction == "tail" and label not in splits else None,

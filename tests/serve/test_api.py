@@ -101,7 +101,7 @@ def test_a_prediction_has_answers_with_votes(client):
     assert found["weights"] == {"transe": 0.6, "rotate": 0.3, "complex": 0.1}
     second = found["answers"][1]
     assert second == {
-        "entity": "Bob", "name": None, "rank": 2, "score": -2, "known": "train", "confidence": None,
+        "entity": "Bob", "name": None, "rank": 2, "place": None, "score": -2, "known": "train", "confidence": None,
         "votes": [
             {"model": "transe", "rank": 2, "weight": 0.6},
             {"model": "rotate", "rank": 3, "weight": 0.3},

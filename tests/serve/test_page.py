@@ -103,15 +103,15 @@ def test_answers_show_votes_confidence_and_known_facts(driver, address):
     driver.get(f"{address}?head=ada&relation=likes")
     shows(driver, "ada → likes → ?")
     assert texts(driver, "thead th") == [
-        "#", "answer", "confidence if missing", "transe 60 %", "rotate 30 %", "complex 10 %",
+        "#", "answer", "place", "confidence", "transe 60 %", "rotate 30 %", "complex 10 %",
     ]  # fmt: skip
     assert texts(driver, "tbody .answer a") == sorted([*PEOPLE, "Oslo"])
     assert texts(driver, ".is-known a") == ["Bob"]
     assert texts(driver, ".known") == ["known: train"]
-    assert "It means nothing if no answer is missing from the graph" in one(driver, "#reading").text
+    assert "if as many are missing as the validation split has" in one(driver, "#reading").text
     _, known, new, *_ = driver.find_elements("css selector", "tbody tr:not(.why)")
-    assert [cell.text for cell in known.find_elements("css selector", "td")] == ["2", "–", "2", "3", "4"]
-    assert [cell.text for cell in new.find_elements("css selector", "td")] == ["2", "25 %", "2", "3", "4"]
+    assert [cell.text for cell in known.find_elements("css selector", "td")] == ["2", "–", "–", "2", "3", "4"]
+    assert [cell.text for cell in new.find_elements("css selector", "td")] == ["2", "2", "25 %", "2", "3", "4"]
     bars = [bar.size for bar in new.find_elements("css selector", ".bar")]
     assert [bar["width"] for bar in bars] == sorted((bar["width"] for bar in bars), reverse=True)
     assert [bar["height"] for bar in bars] == sorted((bar["height"] for bar in bars), reverse=True)
@@ -155,8 +155,8 @@ def test_heads_are_asked_for_and_a_model_without_weight_has_no_vote(driver, addr
     shows(driver, "? → likes → Bob")
     assert "ada" not in texts(driver, "tbody .answer a")
     assert one(driver, "#result-note").text == "The best 8 of 8 new candidates; known facts are left out."
-    assert texts(driver, "thead th")[2] == "confidence if missing"  # even where there is none to show
-    assert texts(driver, "tbody tr:first-child td") == ["1", "–", "–", "2", "3"]
+    assert texts(driver, "thead th")[3] == "confidence"  # even where there is none to show
+    assert texts(driver, "tbody tr:first-child td") == ["1", "1", "–", "–", "2", "3"]
     assert one(driver, "label[for=entity]").text == "Tail"
     assert not one(driver, "#known").is_selected()
     one(driver, "#known").click()

@@ -18,7 +18,7 @@ from relens.prediction.calibration import FOLDS
 from relens.prediction.confidence import Confidence, made_from
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.judging import Hidden, Panel, judge
-from relens.prediction.population import Population
+from relens.prediction.population import SIZE, Population, SampleSize
 from relens.progress import SILENT, Progress
 from relens.runs import Run
 from relens.seeding import generator
@@ -26,7 +26,15 @@ from relens.seeding import generator
 TRAIN, VALID, TEST = SPLITS
 
 
-def calibrate(run: Run, name: str, device: str = "auto", *, seed: int = 0, progress: Progress = SILENT) -> Confidence:
+def calibrate(
+    run: Run,
+    name: str,
+    device: str = "auto",
+    *,
+    seed: int = 0,
+    size: SampleSize = SIZE,
+    progress: Progress = SILENT,
+) -> Confidence:
     """Fit the probabilities of predictions by the weights of a name to sampled questions, and return them.
 
     Answers in train are known, those in validation are hidden and to be found; those in test are left out, as in every
@@ -34,7 +42,7 @@ def calibrate(run: Run, name: str, device: str = "auto", *, seed: int = 0, progr
     """
     ensemble = Ensemble.open(run, name, device)
     valid = valid_ranks(run, ensemble.weights)
-    population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed)
+    population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed, size)
     fold = generator(seed, "folds").permutation(len(population)) % FOLDS
     sets = [ensemble.weights, *_refitted(ensemble.weights, valid, population, fold)]
     assert valid.gap_scales is not None

@@ -394,8 +394,8 @@ class Ensemble:
     ) -> npt.NDArray[np.float64]:
         """Return the probability that each of k entities is a missing fact, (k,) float64; see ``Confidence``.
 
-        NaN says that there is not enough evidence, that the entity is a known answer, or that a model with a weight
-        abstains on it.
+        NaN says that there is not enough evidence, that the entity is a known answer, or that given facts have new
+        entities, on which models abstain.
 
         Args:
             query: the query.
@@ -403,7 +403,7 @@ class Ensemble:
             entities: ids, (k,).
         """
         found = np.full(len(entities), np.nan)
-        if self.confidence is None or ranking.newcomers is not None:
+        if self.confidence is None or (self.facts is not None and self.facts.is_new.any()):
             return found
         asked = self._candidates(query, ranking)
         new = ~ranking.known[entities]

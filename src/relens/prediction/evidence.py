@@ -1,6 +1,6 @@
 """Evidence: what the members' scores say about a candidate, as a few numbers for the probability that it is true."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from relens.prediction.candidate_ranking import CandidateRanking
 FEATURES = ("place", "lead", "agreement", "height", "margin", "known")
 """The numbers of a candidate, each better if higher, in the order of every F axis; see ``evidence_of``."""
 
+SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 AHEAD = 10
 """The lead of a candidate is over the mean of this many others: the best possible ones."""
 
@@ -116,8 +117,9 @@ def _places(
     own: npt.NDArray[np.generic], rivals: npt.NDArray[np.generic], among: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
     """Return the place of k costs among c rivals and themselves, (k,); ``among`` says which are rivals themselves."""
-    ahead, level = rivals < own[:, None], rivals == own[:, None]
-    found: npt.NDArray[np.float64] = 1 + ahead.sum(axis=1) + (level.sum(axis=1) - among) / 2
+    ordered = np.sort(rivals)
+    ahead, behind = (np.searchsorted(ordered, own, side=side) for side in SIDES)
+    found: npt.NDArray[np.float64] = 1 + ahead + (behind - ahead - among) / 2
     return found
 
 

@@ -9,14 +9,22 @@ from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, Queries, query_key
 from relens.seeding import generator
 
-ANSWERED = 3000
-"""Most sampled questions with known answers."""
 
-UNANSWERED = 1500
-"""Most sampled questions without known answers, and as many of those with a hidden one."""
+class SampleSize(NamedTuple):
+    """How many questions are sampled.
 
-LEAST = 10
-"""Questions that every group gets in the sample, if it has so many."""
+    Attributes:
+        answered: most questions with known answers, but for ``least``.
+        unanswered: most questions without known answers, and as many of those with a hidden one, but for ``least``.
+        least: questions of each kind that every relation and direction gets, if it has so many.
+    """
+
+    answered: int = 3000
+    unanswered: int = 1500
+    least: int = 5
+
+
+SIZE = SampleSize()
 
 
 class Population(NamedTuple):
@@ -39,9 +47,7 @@ class Population(NamedTuple):
         known: tuple[str, ...],
         hidden: str,
         seed: int = 0,
-        *,
-        answered: int = ANSWERED,
-        unanswered: int = UNANSWERED,
+        size: SampleSize = SIZE,
     ) -> Self:
         """Sample questions with known answers, and questions of any entity and relation without.
 
@@ -53,15 +59,18 @@ class Population(NamedTuple):
             known: the splits whose answers are known.
             hidden: the split whose answers are to be found.
             seed: root of the randomness.
-            answered, unanswered: most questions of each kind, except that each relation and direction gets some.
+            size: how many to sample.
         """
         shape = len(dataset.entities), len(dataset.relations)
         with_known = _question_keys(dataset, known)
         with_hidden = np.setdiff1d(_question_keys(dataset, (hidden,)), with_known)
+        fewer = size._replace(answered=size.unanswered)
         parts = [
-            _drawn(with_known, shape[1], answered, generator(seed, "questions", "answered")),
-            _drawn(with_hidden, shape[1], unanswered, generator(seed, "questions", "hidden")),
-            _unasked(np.union1d(with_known, with_hidden), shape, unanswered, generator(seed, "questions", "others")),
+            _drawn(with_known, shape[1], size, generator(seed, "questions", "answered")),
+            _drawn(
+                with_hidden, shape[1], size._replace(answered=size.unanswered), generator(seed, "questions", "hidden")
+            ),
+            _unasked(np.union1d(with_known, with_hidden), shape, size, generator(seed, "questions", "others")),
         ]
         keys = np.concatenate([keys for keys, _ in parts])
         place, direction = np.divmod(keys, len(DIRECTIONS))
@@ -85,13 +94,13 @@ def _question_keys(dataset: Dataset, splits: tuple[str, ...]) -> npt.NDArray[np.
     return keys
 
 
-def _drawn(keys: npt.NDArray[np.int64], n_relations: int, most: int, rng: np.random.Generator) -> Drawn:
-    """Draw about ``most`` of the keys, from each relation and direction by the square root of its number."""
+def _drawn(keys: npt.NDArray[np.int64], n_relations: int, size: SampleSize, rng: np.random.Generator) -> Drawn:
+    """Draw about ``size.answered`` of the keys, from each relation and direction by the square root of its number."""
     group = keys % (2 * n_relations)
     sizes = np.bincount(group, minlength=2 * n_relations)
-    if len(keys) <= most:
+    if len(keys) <= size.answered:
         return keys, np.ones(len(keys))
-    wanted = np.minimum(sizes, np.maximum(LEAST, np.sqrt(sizes) * _factor(sizes, most)).astype(np.int64))
+    wanted = np.minimum(sizes, np.maximum(size.least, np.sqrt(sizes) * _factor(sizes, size.answered)).astype(np.int64))
     order = np.lexsort((rng.random(len(keys)), group))
     number = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     chosen = np.sort(order[number < np.repeat(wanted, sizes)])
@@ -110,18 +119,20 @@ def _factor(sizes: npt.NDArray[np.int64], most: int) -> float:
     return low
 
 
-def _unasked(answered: npt.NDArray[np.int64], shape: tuple[int, int], most: int, rng: np.random.Generator) -> Drawn:
-    """Draw equally many questions of each relation and direction that have no answer, about ``most`` in total.
+def _unasked(
+    answered: npt.NDArray[np.int64], shape: tuple[int, int], size: SampleSize, rng: np.random.Generator
+) -> Drawn:
+    """Draw equally many questions of each relation and direction that have no answer, ``size.unanswered`` or more.
 
     Args:
         answered: the keys of all questions with an answer, sorted.
         shape: the number of entities and of relations.
-        most: how many to draw.
+        size: how many to draw.
         rng: the randomness.
     """
     n_entities, n_relations = shape
     n_groups = 2 * n_relations
-    each = min(n_entities, max(LEAST, -(-most // n_groups)))
+    each = min(n_entities, max(size.least, -(-size.unanswered // n_groups)))
     group = np.repeat(np.arange(n_groups), each)
     anchor = np.concatenate([rng.choice(n_entities, each, replace=False) for _ in range(n_groups)])
     keys = anchor * n_groups + group

@@ -12,7 +12,7 @@ from relens.data.queries import SPLITS
 from relens.prediction.confidence import Confidence
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.judging import Hidden, Panel, judge
-from relens.prediction.population import Population
+from relens.prediction.population import SIZE, Population, SampleSize
 from relens.progress import SILENT, Progress
 from relens.records import RELIABILITY, mapping, number
 from relens.runs import Run
@@ -100,7 +100,13 @@ class Reliability:
 
 
 def measure_reliability(
-    run: Run, name: str, device: str = "auto", *, seed: int = 0, progress: Progress = SILENT
+    run: Run,
+    name: str,
+    device: str = "auto",
+    *,
+    seed: int = 0,
+    size: SampleSize = SIZE,
+    progress: Progress = SILENT,
 ) -> dict[str, Reliability] | None:
     """Measure the probabilities of the weights of a name on the test split, by ``POPULATIONS``, and keep the result.
 
@@ -111,22 +117,24 @@ def measure_reliability(
     if confidence is None:
         return None
     path = run.reliability_path(name)
-    made_from = [confidence.digest, run.ranks("test").digest, seed]
+    made_from = [confidence.digest, run.ranks("test").digest, seed, *size]
     if path.is_file():
         record = RELIABILITY.read(path)
         with RELIABILITY.parsing(str(path)):
             if record["made_from"] == made_from:
                 return {key: Reliability.from_json(mapping(record[key])) for key in POPULATIONS}
-    found = _measured(Ensemble.open(run, name, device), confidence, seed, progress)
+    ensemble = Ensemble.open(run, name, device)
+    population = Population.sample(ensemble.dataset, SPLITS[:2], SPLITS[2], seed, size)
+    found = _measured(ensemble, confidence, population, progress)
     RELIABILITY.write(path, {"made_from": made_from, **{key: each.to_json() for key, each in found.items()}})
     return found
 
 
-def _measured(ensemble: Ensemble, confidence: Confidence, seed: int, progress: Progress) -> dict[str, Reliability]:
-    train, valid, test = SPLITS
-    population = Population.sample(ensemble.dataset, (train, valid), test, seed)
+def _measured(
+    ensemble: Ensemble, confidence: Confidence, population: Population, progress: Progress
+) -> dict[str, Reliability]:
     panel = Panel(ensemble.models, ensemble.dataset, ensemble.groups, confidence.scales, [ensemble.weights])
-    judgement = judge(panel, population, Hidden((train, valid), test), progress=progress)
+    judgement = judge(panel, population, Hidden(SPLITS[:2], SPLITS[2]), progress=progress)
     stated = confidence.of_judged(judgement)
     weight = population.weight[judgement.question] * judgement.share
     asked = np.zeros(len(population), dtype=bool)
