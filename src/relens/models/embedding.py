@@ -52,7 +52,7 @@ class EmbeddingModel(KGEModel):
     """
 
     rowwise: ClassVar[bool] = False
-    """Whether ``score`` uses nothing but ``relens.models.distance`` and ``dot_scores``, and then works on each row alone.
+    """Whether ``score`` uses nothing but ``l1_distance``, ``modulus_distance``, ``block_distance`` and ``dot_scores``.
 
     On a CPU, the scores of a query that ``encode_evenly`` encoded are then the same to the last bit in every batch.
     """
