@@ -88,7 +88,7 @@ class EmbeddingModel(KGEModel):
         """
         n = len(anchor)
         at = torch.arange(-(-n // ENCODED_ROWS) * ENCODED_ROWS, device=anchor.device).clamp_(max=n - 1)
-        parts = [self.encode(anchor[some], relation[some]) for some in at.split(ENCODED_ROWS)]
+        parts = [self.encode(anchor[some], relation[some]) for some in torch.split(at, ENCODED_ROWS)]
         vector = torch.cat([part.vector for part in parts])[:n]
         return parts[0]._replace(vector=vector, relation=relation, rows=())
 
