@@ -162,35 +162,36 @@ class Bench:
             run.keep_weights(input, equal_weights(data, members, input, scales))
 
     def services(self) -> dict[str, Any]:
-        """Measure every service; the older relens comes between the two measurements of ranks and scores."""
+        """Measure every service; the older relens takes turns with this one."""
         options, found = self.options, {}
-        found["ranks"] = self.service("six", "rank", options.requests)
-        if options.baseline is not None:
-            found["ranks, before"] = self.service("six", "rank", options.others, options.baseline)
-        found["scores"] = self.service("six", "score", options.others)
-        if options.baseline is not None:
-            found["scores, before"] = self.service("six", "score", options.others, options.baseline)
-        found["propagation"] = self.service("propagation", "rank", options.others)
-        found["propagation, one client"] = self.service("propagation", "rank", options.others, clients=1)
+        for name, weights, requests in (("ranks", "rank", options.requests), ("scores", "score", options.others)):
+            (found[name],) = self.service("six", weights, requests, (options.clients,))
+            if options.baseline is not None:
+                before = self.service("six", weights, options.others, (options.clients,), options.baseline)
+                (found[f"{name}, before"],) = before
+        several = self.service("propagation", "rank", options.others, (options.clients, 1))
+        found["propagation"], found["propagation, one client"] = several
         return found
 
     def service(
-        self, run: str, weights: str, requests: int, source: Path | None = None, clients: int | None = None
-    ) -> dict[str, Any]:
-        """Start a service, ask it, and stop it."""
+        self, run: str, weights: str, requests: int, clients: Sequence[int], source: Path | None = None
+    ) -> list[dict[str, Any]]:
+        """Start a service, ask it with each number of clients, and stop it."""
+        found = []
         with serving(self.folder / run, weights, source) as (address, process):
             target = urlsplit(address)
             asked = [request(question, self.options.top, target.netloc) for question in self.questions(requests)]
-            load = asyncio.run(
-                ask_all(asked, str(target.hostname), int(target.port or 0), process, self.options, clients)
-            )
-        figures = load.to_json()
-        say(
-            f"{run}, {weights}{', before' if source else ''}: {figures['answers_per_second']:.1f} answers a second, "
-            f"{figures['processor_limit']:.1f} if {CORES} cores are idle; p50 {1e3 * figures['p50_seconds']:.0f} ms, "
-            f"p99 {1e3 * figures['p99_seconds']:.0f} ms"
-        )
-        return figures
+            for n_clients in clients:
+                at = str(target.hostname), int(target.port or 0), n_clients
+                figures = asyncio.run(ask_all(asked, at, process, self.options.seconds)).to_json()
+                say(
+                    f"{run}, {weights}{', before' if source else ''}, {n_clients} clients: "
+                    f"{figures['answers_per_second']:.1f} answers a second, {figures['processor_limit']:.1f} if "
+                    f"{CORES} cores are idle; p50 {1e3 * figures['p50_seconds']:.0f} ms, "
+                    f"p99 {1e3 * figures['p99_seconds']:.0f} ms"
+                )
+                found.append(figures)
+        return found
 
     def questions(self, n: int) -> list[Question]:
         """Return n questions of the test split in random order; they repeat if it has fewer."""
@@ -310,28 +311,27 @@ def request(question: Question, top: int, host: str) -> bytes:
     return f"GET /api/predict?{urlencode(given)} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 
 
-async def ask_all(
-    asked: Sequence[bytes], host: str, port: int, process: int, options: Options, clients: int | None
-) -> Load:
-    """Send requests from concurrent clients, each on its own connection, until all are answered or time is up."""
-    load, n_clients = Load(), clients or options.clients
-    await _clients(asked[:WARM_UP], host, port, n_clients, Load(), options.seconds, process)
+async def ask_all(asked: Sequence[bytes], at: tuple[str, int, int], process: int, limit: float) -> Load:
+    """Send requests from concurrent clients, each on its own connection, until all are answered or time is up.
+
+    ``at`` is the host, the port and the number of clients.
+    """
+    load = Load()
+    await _ask(asked[:WARM_UP], at, Load(), limit, process)
     begun = perf_counter(), process_time(), processor_seconds(process)
-    await _clients(asked, host, port, n_clients, load, options.seconds, process)
+    await _ask(asked, at, load, limit, process)
     load.wall, load.client = perf_counter() - begun[0], process_time() - begun[1]
     load.server = processor_seconds(process) - begun[2]
     load.memory.append((len(load.seconds), resident(process)))
     return load
 
 
-async def _clients(
-    asked: Sequence[bytes], host: str, port: int, n_clients: int, load: Load, limit: float, process: int
-) -> None:
+async def _ask(asked: Sequence[bytes], at: tuple[str, int, int], load: Load, limit: float, process: int) -> None:
     waiting, end = iter(asked), perf_counter() + limit
     every = max(1, len(asked) // SAMPLES)
 
     async def client() -> None:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(*at[:2])
         for message in waiting:
             begun = perf_counter()
             writer.write(message)
@@ -347,7 +347,7 @@ async def _clients(
                 break
         writer.close()
 
-    await asyncio.gather(*(client() for _ in range(n_clients)))
+    await asyncio.gather(*(client() for _ in range(at[2])))
 
 
 def resident(process: int) -> int:

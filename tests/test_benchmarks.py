@@ -447,3 +447,25 @@ def test_features_see_the_competitors_alone(monkeypatch: pytest.MonkeyPatch):
     probability = np.array([1, np.e]) / (1 + np.e)
     assert first == pytest.approx([-(probability * np.log(probability)).sum(), 1, 0.5, 2])
     assert second[:3] == pytest.approx([np.log(3), 0, 0])
+
+
+def test_a_service_and_bulk_prediction_are_measured(folder: Path):
+    pytest.importorskip("torch")
+    pytest.importorskip("fastapi")
+    output = folder / "serving.json"
+    run(
+        "bench_serving.py", "--dataset", "patterns", "--preset", "demo", "--requests", "60", "--others", "20",
+        "--clients", "4", "--bulk", "4", "--repeats", "1", "--output", output,
+    )  # fmt: skip
+    found = json.loads(output.read_text(encoding="utf-8"))
+    asked = {"ranks": 60, "scores": 20, "propagation": 20, "propagation, one client": 20}
+    assert {name: service["answers"] for name, service in found["services"].items()} == asked
+    for service in found["services"].values():
+        assert 0 < service["p50_seconds"] <= service["p99_seconds"] <= service["seconds"]
+        assert service["answers_per_second"] == pytest.approx(service["answers"] / service["seconds"])
+        processor = service["server_processor_seconds"] + service["client_processor_seconds"]
+        assert service["processor_limit"] == pytest.approx(2 / processor)
+        assert all(size > 0 for _, size in service["memory_bytes"])
+    assert found["bulk"]["queries"] == 8
+    assert found["bulk"]["ranking"]["ratio"] == 1
+    assert {target["name"] for target in found["targets"]} >= {"p99, seconds, ranks", "bulk over ranking, score"}

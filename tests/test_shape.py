@@ -44,6 +44,7 @@ COVERED_BY = {
     "models/complex.py": "models/test_formulas.py",
     "models/complex_rp.py": "models/test_contract.py",
     "models/conve.py": "models/test_formulas.py",
+    "models/cpu_kernels.py": "models/test_cpu.py",
     "models/embedding.py": "models/test_contract.py",
     "models/entry.py": "models/test_options.py",
     "models/fused/": "models/test_kernels.py",

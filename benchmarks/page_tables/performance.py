@@ -174,6 +174,46 @@ def growth_table(report: Report) -> str:
     return table(header, [[COSTS[name], *(f"n^{span[name]:.2f}" for span in spans)] for name in report["growth"]])
 
 
+def serving_table(report: Report) -> str:
+    """Return one row per service."""
+    rows = [
+        [
+            name,
+            f"{found['answers']:,}",
+            f"{found['answers_per_second']:.1f}",
+            f"{1e3 * found['p50_seconds']:,.0f}",
+            f"{1e3 * found['p99_seconds']:,.0f}",
+            f"{1e3 * found['server_processor_seconds']:,.1f}",
+            f"{found['processor_limit']:.1f}",
+            f"{found['memory_bytes'][-1][1] / 1e6:,.0f}",
+            f"{found['memory_growth'] - 1:+.1%}",
+        ]
+        for name, found in report["services"].items()
+    ]
+    header = [
+        "service", "answers", "per second", "p50, ms", "p99, ms", "processor, ms per answer",
+        "processor limit, per second", "memory, MB", "growth",
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def bulk_table(report: Report) -> str:
+    """Return seconds per query of ranking, and of predictions with either input."""
+    bulk = report["bulk"]
+    rows = [
+        [
+            title,
+            f"{1e3 * bulk[name]['seconds']:.1f}",
+            f"{1e3 * bulk[name]['processor_seconds']:.1f}",
+            f"{bulk[name]['ratio']:.2f}",
+            f"{bulk[name]['processor_ratio']:.2f}",
+        ]
+        for name, title in (("ranking", "ranking"), ("rank", "predictions, ranks"), ("score", "predictions, scores"))
+    ]
+    header = ["", "ms per query", "processor, ms per query", "of ranking", "of its processor time"]
+    return table(header, rows)
+
+
 def targets_table(reports: Sequence[Report]) -> str:
     """Return every target, what was measured, and whether that reaches it."""
     rows = [
@@ -300,6 +340,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "discover-candidates": lambda: candidates_table(load("discover-candidates")),
     "pruning": lambda: pruning_table(load("discover-pruning")),
     "ogb-reading": lambda: ogb_table(load("ogb-reading")),
+    "serving": lambda: serving_table(load("serving")),
+    "bulk": lambda: bulk_table(load("serving")),
     "targets": lambda: targets_table([load(name) for name in MEASURED]),
 }
 """The tables of the committed reports, by name."""
@@ -310,6 +352,7 @@ BY_BENCHMARK: dict[str, tuple[Callable[[Report], str], ...]] = {
     "models": (models_table, growth_table),
     "ogb": (ogb_table,),
     "discover": (lambda report: discovery_table([report]),),
+    "serving": (serving_table, bulk_table),
 }
 """The tables of each kind of report, except searches, which share a table."""
 

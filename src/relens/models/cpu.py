@@ -21,7 +21,7 @@ def usable(vector: Tensor) -> bool:
 
 
 def compare(kind: int, vector: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
-    """Compare vectors (B, d) with all rows of a table (E, d), (B, E), or with those of ``candidates`` (C, P), (B, P)."""
+    """Compare vectors (B, d) with all rows of a table (E, d), (B, E), or with ``candidates`` (C, P), (B, P)."""
     if candidates is not None:
         chunks = zip(vector.chunk(len(candidates)), candidates, strict=True)
         return torch.cat([compare(kind, part, table[ids], None) for part, ids in chunks])

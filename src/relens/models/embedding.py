@@ -52,7 +52,7 @@ class EmbeddingModel(KGEModel):
     """
 
     rowwise: ClassVar[bool] = False
-    """Whether ``score`` uses nothing but ``relens.models.distance`` and ``dot_scores``, and then works on each row alone.
+    """Whether ``score`` uses nothing but ``l1_distance``, ``modulus_distance``, ``block_distance`` and ``dot_scores``.
 
     On a CPU, the scores of a query that ``encode_evenly`` encoded are then the same to the last bit in every batch.
     """
@@ -88,7 +88,7 @@ class EmbeddingModel(KGEModel):
         """
         n = len(anchor)
         at = torch.arange(-(-n // ENCODED_ROWS) * ENCODED_ROWS, device=anchor.device).clamp_(max=n - 1)
-        parts = [self.encode(anchor[some], relation[some]) for some in at.split(ENCODED_ROWS)]
+        parts = [self.encode(anchor[some], relation[some]) for some in torch.split(at, ENCODED_ROWS)]
         vector = torch.cat([part.vector for part in parts])[:n]
         return parts[0]._replace(vector=vector, relation=relation, rows=())
 

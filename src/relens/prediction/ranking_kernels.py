@@ -187,7 +187,7 @@ def first_by_gaps(
         entity = ids[at]
         if n_found == len(found) and not _precedes(least, entity, found[n_found - 1], cost):
             break
-        leads = lead(scores, gap_scales, weights, entity)
+        leads = lead(scores, gap_scales, weights, int(entity))
         ahead, tied = 0, -int(not known[entity])
         for e in range(len(leads)):
             if not known[e]:
