@@ -247,6 +247,35 @@ def test_a_run_keeps_its_graph(tmp_path):
     assert (tmp_path / "moved/graph/train.bin.gz").is_file(), "a damaged graph is written again"
 
 
+def test_a_run_receives_the_graph_with_the_ranks(tmp_path):
+    first = patterns()
+    with Run.receive_ranks(tmp_path / "r", first) as stores:
+        save_pack(scored(), stores / "valid")
+    assert Run.open(tmp_path / "r").dataset == "patterns"
+    assert Run.open(tmp_path / "r").graph().fingerprint == first.fingerprint
+    second = replace(first, train=first.train[1:])
+    with pytest.raises(KeyboardInterrupt), Run.receive_ranks(tmp_path / "r", second, force=True):
+        raise KeyboardInterrupt
+    assert Run.open(tmp_path / "r").graph().fingerprint == first.fingerprint
+    with Run.receive_ranks(tmp_path / "r", second, force=True) as stores:
+        save_pack(scored(), stores / "test")
+    assert Run.open(tmp_path / "r").graph().fingerprint == second.fingerprint
+
+
+def test_the_graph_of_another_run_is_copied(tmp_path):
+    one, other = Run.create(tmp_path / "one", "patterns"), Run.create(tmp_path / "other", "patterns")
+    one.keep_graph(patterns())
+    other.copy_graph(one)
+    other.copy_graph(one)
+    assert other.graph().fingerprint == patterns().fingerprint
+    files = [sorted((path.name, path.read_bytes()) for path in run.graph_path.iterdir()) for run in (one, other)]
+    assert files[0] == files[1]
+    (one.graph_path / "train.bin.gz").unlink()
+    with pytest.raises(DatasetError, match=r"train\.bin\.gz cannot be read"):
+        Run.create(tmp_path / "third", "patterns").copy_graph(one)
+    assert not (tmp_path / "third" / "graph").exists()
+
+
 def test_candidates_too_large_for_a_copy_come_from_the_data_set_of_that_name(tmp_path, monkeypatch):
     dataset = patterns()
     rows = {split: np.zeros((2 * len(dataset.splits[split]), 1), dtype=np.int32) for split in ("valid", "test")}

@@ -106,6 +106,7 @@ def test_saved_models_are_imported_as_a_layout(tmp_path):
     save(tmp_path / "saved", transe=train("TransE"), inverse=train("DistMult", inverse=True))
     run = import_ranks("pykeen", tmp_path / "saved", run=tmp_path / "run", data=DATASET, trust=True)
     assert run.ranks("test").models == ("inverse", "transe")
+    assert run.graph().fingerprint == DATASET.fingerprint
     scorer = PykeenFolder.open(tmp_path / "saved" / "transe", DATASET).load(trust=True)
     expected = pack_scorers({"transe": scorer}, DATASET, tmp_path / "alone")["test"]
     found = model_ranks(run.ranks("test"), "transe").realistic

@@ -170,9 +170,10 @@ def test_a_constant_scorer_gets_the_mean_rank_and_not_the_first(tmp_path):
 
 
 def test_a_run_receives_the_ranks_of_scorers(tmp_path):
-    with Run.receive_ranks(tmp_path / "run", DATASET.name) as folder:
+    with Run.receive_ranks(tmp_path / "run", DATASET) as folder:
         pack_scorers({"mine": Table(0)}, DATASET, folder)
     run = Run.open(tmp_path / "run")
+    assert run.graph().fingerprint == DATASET.fingerprint
     assert run.dataset == "tiny"
     assert run.ranks("valid").models == ("mine",)
     assert run.ranks("test").n_queries == 4
