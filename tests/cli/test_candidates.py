@@ -1,6 +1,7 @@
 """Restricted candidates from the command line: rank, evaluate and predict agree, and nothing is mixed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,9 @@ def ring(tmp_path_factory):
     home = tmp_path_factory.mktemp("ring")
     folder = home / "ring"
     folder.mkdir()
-    rows = [(f"e{i:02}", "next", f"e{(i + 1) % N:02}") for i in range(N)]
+    rows = [(f"e{i:02}", "next", f"e{i + 1:02}") for i in range(N - 1)]  # nothing follows the last one
     rows += [(f"e{i:02}", "twice", f"e{(2 * i) % N:02}") for i in range(N)]
-    for split, part in (("train", rows[8:]), ("valid", rows[:4]), ("test", rows[4:8])):
+    for split, part in (("train", rows[9:]), ("valid", rows[:6]), ("test", rows[6:9])):
         (folder / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in part))
     (folder / "types.tsv").write_text("".join(f"e{i:02}\t{'even' if i % 2 == 0 else 'odd'}\n" for i in range(12)))
     (folder / "relation_labels.tsv").write_text("next\tis followed by\ntwice\tdoubles to\n")
@@ -120,7 +121,7 @@ def test_ranks_among_candidates_are_searched_and_never_compared_with_others(at_h
 
 
 def test_confidence_needs_validation_ranks_of_the_same_candidates(at_home):
-    asked = {"head": "e05", "relation": "next", "top": N, "known": "drop"}
+    asked = {"head": "e15", "relation": "next", "top": N, "known": "drop"}
     assert any(answer.confidence is not None for answer in relens.predict("run", weights="rank", **asked))
     other = relens.predict("run", weights="rank", candidates="observed", **asked)
     assert [answer.confidence for answer in other] == [None] * len(other)
@@ -129,6 +130,14 @@ def test_confidence_needs_validation_ranks_of_the_same_candidates(at_home):
     )
     assert "(observed), known facts not counted" in done.out
     assert "fitted on ranks among other candidates (all) than these (observed), so there is no confidence" in done.err
+    shutil.copytree("run", "observed-run")
+    succeed("rank", "observed-run", "--candidates", "observed", "--device", "cpu", "--force")
+    weights = ("--method", "simple", "--input", "rank", "--regularise", "none", "--name", "rank")
+    succeed("search", "observed-run", *weights)
+    same = relens.predict("observed-run", weights="rank", candidates="observed", **asked)
+    assert any(answer.confidence is not None for answer in same)
+    among_all = relens.predict("observed-run", weights="rank", **asked)
+    assert [answer.confidence for answer in among_all] == [None] * len(among_all)
 
 
 def test_a_list_that_leaves_nobody_is_an_error_for_one_question_and_a_note_in_a_file(at_home):
