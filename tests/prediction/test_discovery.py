@@ -15,6 +15,7 @@ from relens.ensemble.inputs import INPUTS
 from relens.errors import DamagedError, InputError
 from relens.files import open_npy
 from relens.prediction import Ensemble
+from relens.prediction import discovery as discovery_module
 from relens.prediction import relation_search as search_module
 from relens.prediction.calibration import Regression, Steps
 from relens.prediction.confidence import Calibrated, Confidence
@@ -223,6 +224,7 @@ def test_ranks_are_those_of_predictions(ensembles):
 
 def test_batches_and_budgets_change_nothing(ensembles, monkeypatch):
     expected = list(ensembles["score"].discover(top=50, depth=3))
+    monkeypatch.setattr(discovery_module, "READ", 7)
     monkeypatch.setattr(search_module, "MEMORY", 1)  # one query at a time
     assert list(ensembles["score"].discover(top=50, depth=3)) == expected
     monkeypatch.setattr(search_module, "PAIRS", 1)

@@ -39,6 +39,8 @@ TOP = 100
 LIKELY, ALL = "likely", "all"
 """Words for candidates beside those of ``relens.prediction.candidates``."""
 RECORD = "discovery.json"
+READ = 2**10
+"""Rows of a part that are read together."""
 COLUMNS = ("no confidence", "-confidence", "-margin", "head", "tail", "tail rank", "head rank")
 """Columns of a part; its rows are sorted by the first five."""
 
@@ -293,13 +295,13 @@ def _part(folder: Path, relation: int) -> Path:
 
 
 def _read(part: Path, relation: int) -> Iterator[Sorted]:
-    """Yield the rows of a part; they stay on the disk until then."""
-    rows = open_npy(part)
-    if rows.ndim != 2 or rows.shape[1] != len(COLUMNS):
-        raise DamagedError(f"{part} has the shape {rows.shape}, expected (facts, {len(COLUMNS)}). {DISCOVERY.remedy}")
-    for row in rows:
-        values = tuple(row.tolist())
-        yield values[:3], relation, values[3:]
+    """Yield the rows of a part, of which few are in memory; the file is open only while it is read."""
+    shape = open_npy(part).shape
+    if len(shape) != 2 or shape[1] != len(COLUMNS):
+        raise DamagedError(f"{part} has the shape {shape}, expected (facts, {len(COLUMNS)}). {DISCOVERY.remedy}")
+    for begin in range(0, shape[0], READ):
+        for values in map(tuple, open_npy(part)[begin : begin + READ].tolist()):
+            yield values[:3], relation, values[3:]
 
 
 def _short(value: Any) -> str:
