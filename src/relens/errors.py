@@ -91,5 +91,5 @@ def is_disk_full(error: Exception) -> bool:
 def describe_os_error(error: OSError) -> str:
     """Return the message of an error that no reader or writer of relens expected; a full disk has a remedy."""
     if is_disk_full(error):
-        return f"{error}. Free some space there, or set TMPDIR to another place, then run the same command again."
+        return f"{error}: free some space there, or set TMPDIR to another place, then run the same command again."
     return str(error) or type(error).__name__

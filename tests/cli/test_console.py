@@ -170,7 +170,7 @@ def test_a_terminal_without_cursor_gets_no_bars():
         (
             OSError(28, "No space left on device", "/x"),
             1,
-            "relens: error: [Errno 28] No space left on device: '/x'. Free some space there, or set TMPDIR to another "
+            "relens: error: [Errno 28] No space left on device: '/x': free some space there, or set TMPDIR to another "
             "place, then run the same command again.\n",
         ),
         (MemoryError(), 1, "relens: error: MemoryError\n"),

@@ -90,7 +90,7 @@ def test_a_full_disk_fails_a_model_with_a_remedy_and_no_traceback(graph, tmp_pat
         raise OSError(errno.ENOSPC, "No space left on device", "/x/torchinductor")
 
     with pytest.raises(
-        RelensError, match=r"^transe failed on cpu: .*'/x/torchinductor'. Free some space there, or set"
+        RelensError, match=r"^transe failed on cpu: .*'/x/torchinductor': free some space there, or set"
     ):
         train(graph, tmp_path / "run", [CPU], listener=listen)
     assert len(caplog.records) == len(MODELS)
