@@ -49,7 +49,7 @@ STAGES = (
     {"relens.prediction"},
     {"relens.reports", "relens.serve"},
     {"relens.pipeline"},
-    {"relens.api"},
+    {"relens.answers", "relens.api"},
     {"relens.cli"},
     {"relens.__main__"},
 )

@@ -22,8 +22,8 @@ from relens.records import RANKED_BY
 from relens.runs import MADE_BY, RECORD, Run, is_name
 
 if TYPE_CHECKING:
-    from relens.importers.scorers import CheckedScorer
     from relens.models.base import KGEModel
+    from relens.ranking.scorers import CheckedScorer
     from relens.training.trained import TrainedModel
 
 
