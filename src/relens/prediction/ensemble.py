@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from relens.prediction.classification import (
     fit,
 )
 from relens.prediction.confidence import Confidence
-from relens.prediction.discovery import DEPTH, LIKELY, Discovery, NewFact, Wanted
+from relens.prediction.discovery import Discovery, NewFact, Request, Wanted
 from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.judging import compared_with
@@ -217,37 +217,19 @@ class Ensemble:
                 advance(len(batch))
 
     def discover(
-        self,
-        *,
-        relations: Sequence[str] = (),
-        entities: Sequence[str] = (),
-        top: int | None = None,
-        confidence: float | None = None,
-        each: bool = False,
-        candidates: CandidatesOption = LIKELY,
-        depth: int = DEPTH,
-        parts: Path | None = None,
-        progress: Progress = SILENT,
+        self, *, parts: Path | None = None, progress: Progress = SILENT, **asked: Unpack[Request]
     ) -> Iterator[NewFact]:
         """Return an iterator over the best facts that are not in the data set, best first.
 
         Memory does not grow with the number of pairs. ``docs/discover.md`` defines the order and what is left out.
 
         Args:
-            relations: labels of relations; empty for all.
-            entities: labels or readable names; every fact has one of these entities. Empty for any.
-            top: how many facts; None for 100, or with ``confidence`` for all of them.
-            confidence: leave out facts with less, or without one.
-            each: return the best ``top`` of each relation, one relation after the other.
-            candidates: the entities that may be in a fact: ``likely``, ``observed`` or ``all``; ``types``; or a list,
-                see ``relens.prediction.candidates``. Ranks are those among all entities.
-            depth: how many of the best answers of each query are considered.
             parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
                 remove. None keeps nothing.
             progress: receives progress and notes.
+            asked: what is asked for, see ``Wanted``.
         """
-        wanted = Wanted(relations, entities, top, confidence, each, candidates, depth)
-        return Discovery(self, wanted).facts(parts, progress)
+        return Discovery(self, Wanted(**asked)).facts(parts, progress)
 
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
