@@ -58,6 +58,7 @@ WITH_TORCH = (
     "relens.models",
     "relens.training",
     "relens.packs.export",
+    "relens.prediction.row_evidence",
     "relens.prediction.row_ranks",
     "relens.ranking.scoring",
     "relens.ranking.validation",

@@ -369,7 +369,7 @@ def evaluate_among(
     source = open_run(run)
     check_models(source)
     chosen = pick_device(ranked_device(source) if device == "auto" else device)
-    from relens.pipeline.ranking import ranked_among
+    from relens.pipeline.ranking import load_ranker, ranked_among
 
     found = None if model is not None else source.weights(weights)
     models = source.model_names if found is None else found.models
@@ -381,16 +381,8 @@ def evaluate_among(
         check_ranks(source, found)
     scales = found.gap_scales if found is not None and INPUTS[found.input].needs_gaps else None
     splits = tuple(dict.fromkeys(("valid", split)))
-    with ranked_among(
-        source,
-        with_candidates(dataset, candidates),
-        members,
-        scales,
-        splits=splits,
-        device=chosen,
-        trust=trust,
-        progress=progress,
-    ) as ranks:
+    ranker = load_ranker(members, with_candidates(dataset, candidates), chosen, trust=trust)
+    with ranked_among(source, ranker, scales, splits, progress) as ranks:
         best = models[int(model_mrrs(ranks["valid"], jobs=jobs).argmax())]
         name = model if found is None else source.choose_weights(weights)
         return evaluate(ranks[split], found or str(model), name=name, reference=best, seed=seed, jobs=jobs)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, SPLITS, Queries
 from relens.data.restriction import Restriction
 from relens.devices import pick_device
@@ -98,25 +97,21 @@ class Ensemble:
 
     def __init__(
         self,
-        run: Run,
-        dataset: Dataset,
         weights: EnsembleWeights,
-        device: "torch.device | str",
-        facts: GivenFacts | None = None,
+        models: LoadedModels,
+        *,
         confidence: Confidence | None = None,
         restriction: Restriction | None = None,
-        *,
-        trust: bool = False,
     ) -> None:
-        self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
+        self.run, self.weights, self.models, self.facts = models.run, weights, models, models.facts
         self.confidence, self.restriction = confidence, restriction
-        self.dataset = dataset = dataset if facts is None else facts.dataset
-        self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
-        self._names = Names(dataset)
+        self._trained = models.dataset
+        self.dataset = self._trained if self.facts is None else self.facts.dataset
+        self._names = Names(self.dataset)
         self._thresholds: dict[int, Thresholds] = {}
-        self._loops = self_related(dataset)
+        self._loops = self_related(self.dataset)
         place = {label: r for r, label in enumerate(weights.relations)}
-        self.groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
+        self.groups = weights.grouping.table[[place[label] for label in self.dataset.relations.labels]]  # (R, 2)
 
     @classmethod
     def open(
@@ -155,8 +150,8 @@ class Ensemble:
         restriction = None if candidates is None else restriction_for(whole, candidates)
         # It was calibrated on the ranks that the run has.
         confidence = None if restriction is not None else Confidence.load(run, run.choose_weights(weights), found)
-        where = chosen or ranked_device(run)
-        ensemble = cls(run, dataset, found, where, given, confidence, restriction, trust=trust)
+        models = LoadedModels(run, dataset, chosen or ranked_device(run), given, trust=trust)
+        ensemble = cls(found, models, confidence=confidence, restriction=restriction)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
