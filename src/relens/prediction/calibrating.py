@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +88,7 @@ def _refitted(
     return found
 
 
-def _arguments(weights: EnsembleWeights) -> dict[str, object] | None:
+def _arguments(weights: EnsembleWeights) -> dict[str, Any] | None:
     """Return the arguments of the search that found the weights, choices included; None if it cannot be repeated."""
     settings = weights.settings
     method, searcher = METHODS.get(settings.get("method", "")), SEARCHERS.get(settings.get("searcher", "sweep"))

@@ -322,7 +322,7 @@ class Ensemble:
 
     def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
         """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
-        if self.facts is None or not self.facts.is_new.any():
+        if self.restriction is None and (self.facts is None or not self.facts.is_new.any()):
             ranker = AnswerRanker(self.models, self.weights, self.groups, self.dataset.known_answers)
             return ranker.rank(queries, progress=progress)
         places, scores = [], []
