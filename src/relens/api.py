@@ -445,7 +445,7 @@ def calibrate(
 
     with open_run(run).held() as source:
         name = source.choose_weights(weights)
-        found = calibrated(source, name, device, seed=seed, progress=progress)
+        found = calibrated(source, name, device, trust=trust, seed=seed, progress=progress)
         found.save(source, name)
     return found
 

@@ -298,6 +298,11 @@ def _calibrate(run: Run, execution: Execution) -> None:
             f"the confidence is not calibrated: `relens calibrate {run.path} --weights NAME` does it"
         )
         return
+    if set(run.weights(name).models) & set(_others(run)):
+        execution.progress.note(
+            f"the confidence is not calibrated, as this runs code of others: `relens calibrate {run.path} --trust` does it"
+        )
+        return
 
     def work() -> list[Path]:
         execution.progress.note("calibrating the confidence of predictions on validation")

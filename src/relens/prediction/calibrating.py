@@ -32,6 +32,7 @@ def calibrate(
     name: str,
     device: str = "auto",
     *,
+    trust: bool = False,
     seed: int = 0,
     size: SampleSize = SIZE,
     progress: Progress = SILENT,
@@ -41,7 +42,7 @@ def calibrate(
     Answers in train are known, those in validation are hidden and to be found; those in test are left out, as in every
     validation rank. Each question is judged under weights that were fitted without its hidden facts.
     """
-    ensemble = Ensemble.open(run, name, device)
+    ensemble = Ensemble.open(run, name, device, trust=trust)
     valid = valid_ranks(run, ensemble.weights)
     population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed, size)
     fold = generator(seed, "folds").permutation(len(population)) % FOLDS
