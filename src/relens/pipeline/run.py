@@ -300,7 +300,7 @@ def _calibrate(run: Run, execution: Execution) -> None:
         return
     if set(run.weights(name).models) & set(_others(run)):
         execution.progress.note(
-            f"the confidence is not calibrated, as this runs code of others: `relens calibrate {run.path} --trust` does it"
+            f"the confidence is not calibrated, which would run code of others: `relens calibrate {run.path} --trust`"
         )
         return
 
