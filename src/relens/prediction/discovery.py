@@ -184,16 +184,15 @@ class Discovery:
         """Return what decides the facts, as plain JSON values."""
         ensemble, weights = self.ensemble, self.ensemble.weights
         used = np.flatnonzero(weights.table.any(axis=0)).tolist()
-        valid = ensemble.run.ranks("valid").digest if ensemble.run.has_ranks("valid") else ""
         return {
             **asdict(self.wanted),
             "candidates": ALL if self._restriction is None else self._restriction.name,
             "relations": [ensemble.dataset.relations.labels[relation] for relation in self.relations],
             "entities": [ensemble.dataset.entities.labels[entity] for entity in self._entities],
             "data set": ensemble.dataset.fingerprint,
-            "models": {weights.models[i]: ensemble.run.model(weights.models[i]).digest for i in used},
+            "models": {weights.models[i]: ensemble.run.member(weights.models[i]).digest for i in used},
             "weights": sha256(json.dumps(weights.to_json(), sort_keys=True).encode()).hexdigest()[:16],
-            "validation ranks": valid,
+            "calibration": None if ensemble.confidence is None else ensemble.confidence.digest,
             "device": str(ensemble.models.device).partition(":")[0],
         }
 
