@@ -185,7 +185,7 @@ def first_by_gaps(
         if at < 0:
             break
         entity = int(ids[at])
-        if n_found == len(found) and not _precedes(least, ids[at], found[n_found - 1], cost):
+        if n_found == len(found) and not _precedes(int(least), ids[at], found[n_found - 1], cost):
             break
         leads = lead(scores, gap_scales, weights, entity)
         ahead, tied = 0, -int(not known[entity])
