@@ -247,7 +247,7 @@ def test_no_verb_at_all_shows_the_help_and_is_wrong_use():
 
 @pytest.mark.parametrize(
     ("verb", "hint"),
-    [("evalute", "did you mean 'evaluate'?"), ("zzz", "available: 'run', 'report', 'predict', 'serve'")],
+    [("evalute", "did you mean 'evaluate'?"), ("zzz", "available: 'run', 'report', 'predict', 'score'")],
 )
 def test_a_wrong_verb_is_answered_with_the_nearest(verb, hint):
     outcome = relens(verb)

@@ -264,7 +264,7 @@ def test_command_line_says_that_it_is_generated() -> None:
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(data, list(arguments), catch_exceptions=False)
 
-    (line,) = (line for line in invoke("list").stdout.splitlines() if line.startswith("patterns"))
+    (line,) = (line for line in invoke("list").stdout.splitlines() if line.startswith(" patterns"))
     assert line.split()[-1] == "generated"
     (entry,) = (entry for entry in json.loads(invoke("list", "--json").stdout)["datasets"] if entry["generated"])
     assert (entry["name"], entry["folder"]) == ("patterns", None)
