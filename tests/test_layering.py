@@ -49,7 +49,7 @@ STAGES = (
     {"relens.prediction"},
     {"relens.reports", "relens.serve"},
     {"relens.pipeline"},
-    {"relens.api"},
+    {"relens.answers", "relens.api"},
     {"relens.cli"},
     {"relens.__main__"},
 )
@@ -58,6 +58,7 @@ WITH_TORCH = (
     "relens.models",
     "relens.training",
     "relens.packs.export",
+    "relens.prediction.row_evidence",
     "relens.prediction.row_ranks",
     "relens.ranking.scoring",
     "relens.ranking.validation",

@@ -18,6 +18,7 @@ MODULES = sorted(
 MAX_LINES, MAX_PARAMETERS = 60, 7
 
 COVERED_BY = {
+    "answers.py": "test_api.py",
     "cli/ranks_report.py": "cli/test_ranks.py",
     "clusters/engines.py": "clusters/test_remote.py",
     "data/archives.py": "data/test_ogb_catalog.py",

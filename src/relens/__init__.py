@@ -10,16 +10,16 @@ from relens.exports import lazy_exports
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from relens.answers import classify as classify
+    from relens.answers import discover as discover
+    from relens.answers import predict as predict
+    from relens.answers import score as score
     from relens.api import add_members as add_members
     from relens.api import calibrate as calibrate
-    from relens.api import classify as classify
-    from relens.api import discover as discover
     from relens.api import evaluate_among as evaluate_among
-    from relens.api import predict as predict
     from relens.api import rank as rank
     from relens.api import report as report
     from relens.api import run as run
-    from relens.api import score as score
     from relens.api import train as train
     from relens.api import upgrade as upgrade
     from relens.comparison import Comparison as Comparison
@@ -72,23 +72,23 @@ _PUBLIC = {
     "Simulation": "relens.packs.simulation",
     "TrainedModel": "relens.training.trained",
     "add_members": "relens.api",
-    "classify": "relens.api",
+    "classify": "relens.answers",
     "calibrate": "relens.api",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
-    "discover": "relens.api",
+    "discover": "relens.answers",
     "evaluate": "relens.evaluation",
     "evaluate_among": "relens.api",
     "fit": "relens.ensemble.search:search",
     "load_dataset": "relens.data.catalog",
     "load_ranks": "relens.packs.store:load_pack",
     "open_run": "relens.runs",
-    "predict": "relens.api",
+    "predict": "relens.answers",
     "rank": "relens.api",
     "report": "relens.api",
     "run": "relens.api",
     "save_ranks": "relens.packs.store:save_pack",
-    "score": "relens.api",
+    "score": "relens.answers",
     "search": "relens.ensemble.search",
     "train": "relens.api",
     "upgrade": "relens.api",

@@ -1,15 +1,14 @@
 """The verbs of the command line as Python functions.
 
-``run``, ``train``, ``rank``, ``add_members``, ``report``, ``predict``, ``score``, ``classify``, ``discover`` and
-``upgrade`` work on runs; each takes a ``Run`` or its path. ``search``, ``evaluate`` and ``compare`` work on packed
-ranks, such as ``open_run(path).ranks("valid")``. They are defined in ``relens.ensemble``, ``relens.evaluation`` and
-``relens.comparison``. ``relens`` exports all of them.
+The functions of this module and of ``relens.answers`` work on runs; each takes a ``Run`` or its path. ``search``,
+``evaluate`` and ``compare`` work on packed ranks, such as ``open_run(path).ranks("valid")``. They are defined in
+``relens.ensemble``, ``relens.evaluation`` and ``relens.comparison``. ``relens`` exports all of them.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from relens.comparison import DEFAULT_SPECS
 from relens.data.catalog import load_dataset
@@ -22,19 +21,10 @@ from relens.errors import InputError
 from relens.evaluation import Evaluation, evaluate
 from relens.pipeline.plan import Plan, load_graph
 from relens.prediction import (
-    ClassifiedTriple,
     Confidence,
-    Ensemble,
-    Facts,
-    KnownFacts,
-    NewFact,
-    Predictions,
-    RelationPredictions,
-    ScoredTriple,
     ranked_device,
 )
 from relens.prediction.candidates import CandidatesOption, with_candidates
-from relens.prediction.discovery import DEPTH, LIKELY
 from relens.prediction.opening import check_models, check_ranks, graph_of
 from relens.presets import default_preset
 from relens.progress import SILENT, Advance, Progress
@@ -379,7 +369,7 @@ def evaluate_among(
     source = open_run(run)
     check_models(source)
     chosen = pick_device(ranked_device(source) if device == "auto" else device)
-    from relens.pipeline.ranking import ranked_among
+    from relens.pipeline.ranking import load_ranker, ranked_among
 
     found = None if model is not None else source.weights(weights)
     models = source.model_names if found is None else found.models
@@ -391,16 +381,8 @@ def evaluate_among(
         check_ranks(source, found)
     scales = found.gap_scales if found is not None and INPUTS[found.input].needs_gaps else None
     splits = tuple(dict.fromkeys(("valid", split)))
-    with ranked_among(
-        source,
-        with_candidates(dataset, candidates),
-        members,
-        scales,
-        splits=splits,
-        device=chosen,
-        trust=trust,
-        progress=progress,
-    ) as ranks:
+    ranker = load_ranker(members, with_candidates(dataset, candidates), chosen, trust=trust)
+    with ranked_among(source, ranker, scales, splits, progress) as ranks:
         best = models[int(model_mrrs(ranks["valid"], jobs=jobs).argmax())]
         name = model if found is None else source.choose_weights(weights)
         return evaluate(ranks[split], found or str(model), name=name, reference=best, seed=seed, jobs=jobs)
@@ -433,208 +415,6 @@ def report(
         return write_report(source, folder, curves=curves, progress=progress)
 
 
-@overload
-def predict(
-    run: Run | Path | str,
-    *,
-    relation: str,
-    head: str | None = None,
-    tail: str | None = None,
-    top: int = 10,
-    known: KnownFacts = "mark",
-    explain: bool = False,
-    facts: Facts | None = None,
-    candidates: CandidatesOption | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-) -> Predictions: ...
-@overload
-def predict(
-    run: Run | Path | str,
-    *,
-    head: str,
-    tail: str,
-    top: int = 10,
-    known: KnownFacts = "mark",
-    facts: Facts | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-) -> RelationPredictions: ...
-def predict(
-    run: Run | Path | str,
-    *,
-    relation: str | None = None,
-    head: str | None = None,
-    tail: str | None = None,
-    top: int = 10,
-    known: KnownFacts = "mark",
-    explain: bool = False,
-    facts: Facts | None = None,
-    candidates: CandidatesOption | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-) -> Predictions | RelationPredictions:
-    """Return the best answers to one question: tails if ``head`` is given, heads if ``tail`` is, relations for both.
-
-    ``Ensemble.open(run)`` keeps the models in memory, for several questions.
-
-    Args:
-        run: a run with trained models and weights.
-        relation: the label or readable name of the relation; None to ask for it.
-        head, tail: the given entity, one of the two; its label or readable name. Both, if the relation is asked for.
-        top: how many new answers.
-        known: ``mark`` adds the best known facts, at most ``top``, with their split; ``drop`` leaves them out.
-        explain: add the paths that carried the score of each answer; the run needs a model that propagates.
-        facts: more facts, also of new entities, for models that propagate: a file of tab-separated triples, or rows
-            (head, relation, tail).
-        candidates: the entities that may be answers: ``observed`` (those that train has on that side of the relation),
-            ``types`` (those that share a type with one of them), a file or a list of entities. None for all.
-        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
-        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
-        trust: load members of others, which runs their code: pickles of PyKEEN, and Python objects.
-
-    Returns:
-        A sequence of predictions, best first, each with rank, confidence and the votes of the models.
-
-    For example::
-
-        found = relens.predict("runs/patterns", head="site_11_20", relation="northeast_neighbour", top=3)
-        print(found[0].entity, found[0].rank)
-    """
-    ensemble = Ensemble.open(run, weights, device, facts=facts, candidates=candidates, trust=trust)
-    if relation is None:
-        if head is None or tail is None:
-            raise InputError("give `relation=…` and one of `head=…` and `tail=…`, or both of these without a relation")
-        if explain:
-            raise InputError("`explain=True` shows paths to entities: it does not go with a question for relations")
-        return ensemble.predict_relations(head=head, tail=tail, top=top, known=known)
-    return ensemble.predict(head=head, tail=tail, relation=relation, top=top, known=known, explain=explain)
-
-
-def score(
-    run: Run | Path | str,
-    triples: Facts,
-    *,
-    facts: Facts | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-    progress: Progress = SILENT,
-) -> tuple[ScoredTriple, ...]:
-    """Return the score of each triple, the ranks of its tail and its head, and its probability, in order.
-
-    The ranks are those of the evaluation, also for known triples: other known answers are removed.
-
-    Args:
-        run: a run with trained models and weights.
-        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
-        facts: more facts, also of new entities, see ``predict``.
-        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
-        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
-        trust: load members of other origin, whose code runs, see ``predict``.
-        progress: shows how many answers are ranked.
-
-    For example::
-
-        (found,) = relens.score("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
-        print(found.score, found.tail_rank, found.head_rank)
-    """
-    return Ensemble.open(run, weights, device, facts=facts, trust=trust).score(triples, progress=progress)
-
-
-def classify(
-    run: Run | Path | str,
-    triples: Facts,
-    *,
-    facts: Facts | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-    seed: int = 0,
-    progress: Progress = SILENT,
-) -> tuple[ClassifiedTriple, ...]:
-    """Return a verdict on each triple, in order: true or false by thresholds that are fitted on validation.
-
-    Each relation has the threshold with the best accuracy on its validation triples and on false ones: those of
-    ``valid_negatives.txt`` if the data set has that file, and sampled ones otherwise. ``Ensemble.open(run)`` keeps the
-    thresholds in memory, for several calls.
-
-    Args:
-        run: a run with trained models and weights.
-        triples: a file of tab-separated triples, or rows (head, relation, tail); labels or readable names.
-        facts: more facts, also of new entities, see ``predict``.
-        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
-        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
-        trust: load members of other origin, whose code runs, see ``predict``.
-        seed: seed of the sampled negatives.
-        progress: shows how many answers are ranked.
-
-    For example::
-
-        (found,) = relens.classify("runs/patterns", [("site_11_20", "northeast_neighbour", "site_12_21")])
-        print(found.true, found.value, found.threshold)
-    """
-    return Ensemble.open(run, weights, device, facts=facts, trust=trust).classify(triples, seed=seed, progress=progress)
-
-
-def discover(
-    run: Run | Path | str,
-    *,
-    relations: Sequence[str] = (),
-    entities: Sequence[str] = (),
-    top: int | None = None,
-    confidence: float | None = None,
-    each: bool = False,
-    candidates: CandidatesOption = LIKELY,
-    depth: int = DEPTH,
-    parts: Path | str | None = None,
-    weights: str | None = None,
-    device: str = "auto",
-    trust: bool = False,
-    progress: Progress = SILENT,
-) -> Iterator[NewFact]:
-    """Return an iterator over the best facts that are not in the data set of a run, best first.
-
-    Memory does not grow with the number of pairs of entities.
-
-    Args:
-        run: a run with trained models and weights.
-        relations: labels or readable names of relations; empty for all.
-        entities: labels or readable names; every fact has one of these entities. Empty for any.
-        top: how many facts; None for 100, or with ``confidence`` for all of them.
-        confidence: leave out facts with less, or without one.
-        each: return the best ``top`` of each relation, one relation after the other.
-        candidates: the entities that may be in a fact: ``likely``, ``observed`` in train, ``types``, ``all``, a file
-            with a line for each entity, or a list of entities.
-        depth: how many of the best answers of each query are considered.
-        parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
-            remove. None keeps nothing.
-        weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
-        device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
-        trust: load members of other origin, whose code runs, see ``predict``.
-        progress: receives progress and notes.
-
-    For example::
-
-        for fact in relens.discover("runs/patterns", relations=["northeast_neighbour"], top=3):
-            print(fact.head, fact.relation, fact.tail, fact.confidence)
-    """
-    return Ensemble.open(run, weights, device, trust=trust).discover(
-        relations=relations,
-        entities=entities,
-        top=top,
-        confidence=confidence,
-        each=each,
-        candidates=candidates,
-        depth=depth,
-        parts=_path(parts),
-        progress=progress,
-    )
-
-
 def calibrate(
     run: Run | Path | str,
     *,
@@ -665,7 +445,7 @@ def calibrate(
 
     with open_run(run).held() as source:
         name = source.choose_weights(weights)
-        found = calibrated(source, name, device, seed=seed, progress=progress)
+        found = calibrated(source, name, device, trust=trust, seed=seed, progress=progress)
         found.save(source, name)
     return found
 

@@ -55,19 +55,20 @@ def test_the_table_shows_answers_and_votes(ring):
     assert shown.out.count("×0.50") == 2
     found = Ensemble.open(ring).predict(head="s4", relation="next", top=4)
     rows = [line.split() for line in lines if " Station " in line]
-    assert [row[:4] for row in rows] == [[f"{p.rank:g}", p.entity, *p.name.split()] for p in found]
     for row, prediction in zip(rows, found, strict=True):
-        assert row[4] == (prediction.known or "–")
+        place = "–" if prediction.place is None else f"{prediction.place:g}"
+        expected = [f"{prediction.rank:g}", place, prediction.entity, *prediction.name.split()]
+        assert row[:6] == [*expected, prediction.known or "–"]
         assert row[-2:] == [f"{vote.rank:g}" for vote in prediction.votes]
     assert "data set: ring; weights: mean on rank; candidates: 11, known facts not counted" in shown.out
-    assert "it means nothing if none is missing" in " ".join(shown.out.split())
+    assert "no confidence: `relens calibrate" in " ".join(shown.out.split())
     assert shown.err == ""
 
 
 def test_new_answers_are_counted_and_known_facts_come_in_addition(ring):
     command = ("predict", ring, "--tail", "s4", "--relation", "twice", "--top", 1, "--device", "cpu")
     shown = succeed(*command)  # s2 and s8 are known
-    assert [line.split()[4] for line in shown.out.splitlines() if " Station " in line].count("–") == 1
+    assert [line.split()[5] for line in shown.out.splitlines() if " Station " in line].count("–") == 1
     assert sum(" Station " in line for line in shown.out.splitlines()) == 2
     assert "2 known facts, the best 1 shown" in shown.out
     assert "known facts, the best" not in succeed(*command[:-4], "--top", 2).out

@@ -144,7 +144,7 @@ def test_nothing_is_imported_or_unpickled_without_trust(copied, module, monkeypa
     sys.modules.pop(MODULE, None)
     (module / "imported").unlink(missing_ok=True)
     message = (
-        r"copy: .*'pk_transe' is a pickle that PyKEEN saved, .*'frequency' is the Python object scorers_of_others:"
+        r"copy: .*'pk_transe' is a pickle that PyKEEN saved and .*'frequency' is the Python object scorers_of_others:"
         r"Frequency.*: loading them runs whatever code is there\. .* pass `trust=True`\. Trust is not stored"
     )
     with pytest.raises(InputError, match=message):

@@ -23,6 +23,7 @@ from relens.pipeline import run as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
 from relens.pipeline.run import STAGES, settings_of
+from relens.prediction import calibrating
 from relens.presets import read_preset
 from relens.progress import Silent
 from relens.runs import Run
@@ -104,6 +105,7 @@ def test_a_forced_stage_is_done_again_and_gives_the_same(plan, finished, stage, 
     watch(training, "train_model", "train")
     watch(pipeline, "rank_models", "rank")
     watch(pipeline, "compare", "search")
+    watch(calibrating, "calibrate", "calibrate")
     assert go(plan, path, force=[stage]).evaluations == comparison.evaluations
     # Training again gives the same parameters: what was made from them is still right.
     expected = ["train"] if stage == "train" else list(STAGES[STAGES.index(stage) : -1])
@@ -249,8 +251,11 @@ def without_times(path: Path) -> dict[str, bytes]:
         ("report/figures/weights.svg", ["writing the report"]),
         ("report/relations.csv", ["writing the report"]),
         ("stages/report.json", ["writing the report"]),
-        ("comparison.json", ["searching weights", "writing the report"]),
-        ("ranks/made_by.json", ["ranking the", "searching weights", "writing the report"]),
+        ("comparison.json", ["searching weights", "calibrating the confidence", "writing the report"]),
+        (
+            "ranks/made_by.json",
+            ["ranking the", "searching weights", "calibrating the confidence", "writing the report"],
+        ),
         ("models/complex/trained/model.safetensors", ["training 1 model"]),
         ("models/complex/trained/model.json", ["training 1 model"]),
         ("models/complex/trained/labels.json", ["training 1 model"]),

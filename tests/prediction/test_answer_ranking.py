@@ -57,7 +57,7 @@ def test_each_distinct_query_is_scored_once_by_the_models_with_a_weight(run, mon
 
     monkeypatch.setattr(ensemble.models, "scores", counting)
     ensemble.rank_answers(queries)
-    groups = ensemble._groups[queries.relation, queries.direction]
+    groups = ensemble.groups[queries.relation, queries.direction]
     for number, model in enumerate(ensemble.weights.models):
         wanted = queries.columns()[:3].T[ensemble.weights.table[groups, number] > 0]
         assert sorted(asked[model]) == np.unique(wanted, axis=0).tolist()

@@ -17,6 +17,7 @@ from relens.errors import DatasetError, InputError, RelensError
 from relens.models import MODELS
 from relens.prediction import Ensemble
 from relens.prediction.facts import GivenFacts
+from relens.prediction.members import LoadedModels
 from relens.training.trained import TrainedModel
 from tests.cli.commands import fail, succeed
 from tests.prediction.trained import CITIES, FIRMS, INPUTS, NEWCOMERS, PEOPLE, town_facts
@@ -139,7 +140,7 @@ def test_a_propagating_model_without_a_weight_votes_on_new_entities_alone(town):
     table = np.ones_like(weights.table)
     table[weights.grouping.table[weights.relations.index("lives_in")]] = only
     opened = Ensemble.open(town, "rank", facts=AT_WORK)
-    ensemble = Ensemble(town, opened._trained, replace(weights, table=table), "cpu", opened.facts)
+    ensemble = Ensemble(replace(weights, table=table), LoadedModels(town, opened._trained, "cpu", opened.facts))
     found = ensemble.predict(head="person_72", relation="lives_in", top=3)
     assert found[0].entity == city(72)
     assert {tuple((vote.model, vote.weight) for vote in a.votes) for a in found} == {(("nbfnet", 1.0),)}

@@ -57,7 +57,7 @@ def test_scores_of_every_size_are_sorted():
 
 @pytest.mark.parametrize("name", [name for name, input in INPUTS.items() if not input.needs_gaps])
 def test_places_are_those_of_a_loop(name):
-    scores, known, weights = case(7)
+    scores, known, weights = case(7, n_entities=14)
     doubled = np.empty(scores.shape, np.int32)
     kernels.rank_rows(scores, ~known, doubled)
     table = INPUTS[name].cost_table(scores.shape[1])

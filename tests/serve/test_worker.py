@@ -7,7 +7,7 @@ import pytest
 
 from relens.serve.guard import Limits
 from relens.serve.refusals import RefusedError
-from relens.serve.worker import Worker
+from relens.serve.worker import Desk, Worker
 
 
 def refused(work) -> RefusedError:
@@ -74,4 +74,108 @@ def test_a_full_queue_refuses_jobs_until_it_has_room():
         assert await worker.run(lambda given_up: "free") == "free"
 
     asyncio.run(three())
+    worker.close()
+
+
+# ---- questions that are answered together --------------------------------------------------------------------------
+
+
+def desk_of(batches: list[list[int]], gate: Event | None = None) -> "Desk[int, int]":
+    """Return a desk that squares numbers, and fails at odd ones; ``batches`` gets what it was asked together."""
+
+    def together(questions, nobody_waits):
+        batches.append(list(questions))
+        if gate is not None:
+            assert gate.wait(10)
+        for question in questions:
+            if nobody_waits():
+                return
+            if question % 2:
+                raise ValueError(f"{question} is odd")
+            yield question**2
+
+    return Desk(together)
+
+
+def test_questions_that_wait_are_answered_together_and_one_alone_at_once():
+    worker, gate, batches = Worker(Limits()), Event(), []
+    desk = desk_of(batches, gate)
+
+    async def ask() -> None:
+        first = asyncio.create_task(worker.ask(desk, 2))
+        while not batches:
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(worker.ask(desk, number)) for number in (8, 4, 6)]
+        await asyncio.sleep(0)
+        assert worker.in_line == 4
+        gate.set()
+        assert await asyncio.gather(first, *others) == [4, 64, 16, 36]
+
+    asyncio.run(ask())
+    assert batches == [[2], [8, 4, 6]]
+    assert worker.in_line == 0
+    worker.close()
+
+
+def test_a_question_that_fails_does_not_take_others_with_it():
+    worker, gate, batches = Worker(Limits()), Event(), []
+    desk = desk_of(batches)
+
+    async def ask() -> None:
+        busy = asyncio.create_task(worker.run(lambda given_up: gate.wait(10)))
+        await asyncio.sleep(0)
+        waiting = [asyncio.create_task(worker.ask(desk, number)) for number in (2, 3, 4, 5)]
+        await asyncio.sleep(0)
+        gate.set()
+        found = await asyncio.gather(busy, *waiting, return_exceptions=True)
+        assert [str(value) for value in found[1:]] == ["4", "3 is odd", "16", "5 is odd"]
+
+    asyncio.run(ask())
+    assert batches == [[2, 3, 4, 5], [3], [4], [5]]
+    worker.close()
+
+
+def test_a_question_that_times_out_in_line_is_never_asked():
+    worker, gate, batches = Worker(Limits(seconds=0.1)), Event(), []
+    desk = desk_of(batches)
+
+    async def ask() -> None:
+        busy = asyncio.create_task(worker.run(lambda given_up: gate.wait(10)))
+        await asyncio.sleep(0)
+        with pytest.raises(RefusedError, match=r"other requests took all of the 0\.1 s"):
+            await worker.ask(desk, 2)
+        with pytest.raises(RefusedError):
+            await busy
+        gate.set()
+
+    asyncio.run(ask())
+    assert asyncio.run(worker.run(lambda given_up: "next")) == "next"
+    assert (batches, worker.in_line) == ([], 0)
+    worker.close()
+
+
+def test_answers_that_nobody_waits_for_are_not_computed():
+    worker, gate, batches = Worker(Limits(seconds=0.05)), Event(), []
+    desk = desk_of(batches, gate)
+    error = refused(worker.ask(desk, 2))
+    assert (error.status, "longer than 0.05 s" in error.message) == (504, True)
+    gate.set()
+    assert asyncio.run(worker.run(lambda given_up: "next")) == "next"
+    assert worker.in_line == 0
+    worker.close()
+
+
+def test_a_full_line_refuses_questions_too():
+    worker, gate, batches = Worker(Limits(in_line=2)), Event(), []
+    desk = desk_of(batches, gate)
+
+    async def ask() -> None:
+        waiting = [asyncio.create_task(worker.ask(desk, number)) for number in (2, 4)]
+        await asyncio.sleep(0)
+        with pytest.raises(RefusedError, match="2 requests are in line already"):
+            await worker.ask(desk, 6)
+        gate.set()
+        assert await asyncio.gather(*waiting) == [4, 16]
+
+    asyncio.run(ask())
     worker.close()

@@ -13,6 +13,7 @@ from relens.cli.options import (
     run_argument,
     stream_form,
     stream_option,
+    trust_option,
     weights_option,
 )
 from relens.cli.predict import open_ensemble
@@ -56,6 +57,7 @@ FIELDS = (
 )  # fmt: skip
 @weights_option
 @device_option
+@trust_option
 @stream_option
 @json_option
 @output_option
@@ -70,8 +72,8 @@ def discover(
     the same command resumes.
     """
     form = stream_form(output, form, as_json=as_json)
-    device = options.pop("device")
-    ensemble = open_ensemble(Run.open(run_path), name, device, None)
+    device, trust = options.pop("device"), options.pop("trust")
+    ensemble = open_ensemble(Run.open(run_path), name, device, None, trust=trust)
     parts = _parts_beside(output)
     if parts is not None and force:
         discard_parts(parts)

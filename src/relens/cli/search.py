@@ -21,6 +21,7 @@ from relens.cli.options import (
     run_argument,
     search_options,
     settings_from,
+    trust_option,
     warn_of_few,
     weights_option,
 )
@@ -117,8 +118,9 @@ def search(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root of the sample of questions."
 )
 @device_option
+@trust_option
 @json_option
-def calibrate(run_path: Path, name: str | None, seed: int, device: str, as_json: bool) -> None:
+def calibrate(run_path: Path, name: str | None, seed: int, device: str, trust: bool, as_json: bool) -> None:
     """Calibrate the confidence of predictions by weights of RUN, on its validation split.
 
     The models judge the candidates of sampled questions with the answers of train. The confidence of a candidate is the
@@ -128,7 +130,7 @@ def calibrate(run_path: Path, name: str | None, seed: int, device: str, as_json:
     from relens import api
     from relens.prediction.confidence import KINDS, LEAST_QUESTIONS
 
-    found = api.calibrate(run_path, weights=name, device=device, seed=seed, progress=TerminalProgress())
+    found = api.calibrate(run_path, weights=name, device=device, trust=trust, seed=seed, progress=TerminalProgress())
     groups = {
         kind: 0 if part is None else int((part.questions >= LEAST_QUESTIONS).sum())
         for kind, part in zip(KINDS, found.parts, strict=True)

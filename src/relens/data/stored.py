@@ -85,11 +85,14 @@ def read_graph(folder: Path, name: str | None = None, *, candidates: bool = True
                 f"{MOST_CANDIDATES // 2**20} MiB: pass the data set itself, by its name or folder"
             )
         entities, relations = _vocabulary(folder, "entity", counts), _vocabulary(folder, "relation", counts)
+        train, valid, test = (_unpacked(folder / _triples_file(split), counts[split]) for split in SPLITS)
         return Dataset(
             text(record["dataset"]) if name is None else name,
             entities,
             relations,
-            **{split: _unpacked(folder / _triples_file(split), counts[split]) for split in SPLITS},
+            train=train,
+            valid=valid,
+            test=test,
             folder=folder,
             candidates={split: _candidates(folder, split, facts, len(entities)) for split, facts in found.items()},
         )

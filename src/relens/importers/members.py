@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from relens.checksums import file_checksum, verify_file
 from relens.data.dataset import Dataset
@@ -89,7 +89,7 @@ class SavedByPykeen(Origin):
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:  # noqa: D102
         missing, files = text(value["missing"]), mapping(value["files"])
-        if missing not in ("refuse", "last"):
+        if missing not in get_args(Missing):
             raise ValueError(f"found missing={missing!r}")
         if any(PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts for file in files):
             raise ValueError("a file is outside the folder of the member")

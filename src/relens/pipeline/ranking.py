@@ -22,8 +22,7 @@ from relens.records import RANKED_BY
 from relens.runs import MADE_BY, RECORD, Run, is_name
 
 if TYPE_CHECKING:
-    from relens.importers.scorers import CheckedScorer
-    from relens.models.base import KGEModel
+    from relens.packs.export import Ranker
     from relens.training.trained import TrainedModel
 
 
@@ -43,11 +42,9 @@ def rank_models(
     The caller holds the run. Existing ranks are replaced only with ``force``. Members of others are loaded only with
     ``trust``.
     """
-    from relens.packs.export import Ranker
-
     check_trust((model for model in models.values() if isinstance(model, Member)), trust=trust)
     with run.replace_ranks(dataset.name, force=force) as folder:
-        ranker = Ranker(_loaded(models, dataset, device, trust=trust), dataset)
+        ranker = load_ranker(models, dataset, device, trust=trust)
         scales = ranker.fit_scales() if gaps else None
         for split in EVALUATED:
             ranker.pack(split, folder / split, scales, progress=progress)
@@ -57,43 +54,36 @@ def rank_models(
 @contextmanager
 def ranked_among(
     run: Run,
-    dataset: Dataset,
-    models: "Mapping[str, TrainedModel | Member]",
+    ranker: "Ranker",
     scales: npt.NDArray[np.float64] | None,
-    *,
     splits: Sequence[str],
-    device: Any,
-    trust: bool = False,
     progress: Progress = SILENT,
 ) -> Iterator[dict[str, PackedRanks]]:
-    """Rank queries with the models of a run among other candidates; yield packed ranks that are removed afterwards.
+    """Rank queries among other candidates than a run did; yield packed ranks that are removed afterwards.
 
     Args:
         run: the run, whose own ranks stay as they are.
-        dataset: its data set, with the candidates.
-        models: its models, in the order of the ranks.
+        ranker: its models, and its data set with the candidates.
         scales: scales of the score gaps to keep, (N,); None for no gaps.
         splits: the splits to rank.
-        device: where models run.
-        trust: load members of others.
         progress: shows how many queries are ranked.
     """
-    from relens.packs.export import Ranker
-
-    ranker = Ranker(_loaded(models, dataset, device, trust=trust), dataset)
     with passing_folder(run.path / "candidates") as folder:
         yield {split: ranker.pack(split, folder / split, scales, progress=progress) for split in splits}
 
 
-def _loaded(
-    models: "Mapping[str, TrainedModel | Member]", dataset: Dataset, device: Any, *, trust: bool
-) -> "dict[str, KGEModel | CheckedScorer]":
-    """Load models and members of others, which run code."""
+def load_ranker(
+    models: "Mapping[str, TrainedModel | Member]", dataset: Dataset, device: Any, *, trust: bool = False
+) -> "Ranker":
+    """Load models to rank queries with. Members of others, which run code, are loaded only with ``trust``."""
+    from relens.packs.export import Ranker
+
     check_trust((model for model in models.values() if isinstance(model, Member)), trust=trust)
-    return {
+    loaded = {
         name: model.load(dataset, device, trust=trust) if isinstance(model, Member) else model.load(dataset, device)
         for name, model in models.items()
     }
+    return Ranker(loaded, dataset)
 
 
 def made_by(models: "Mapping[str, TrainedModel | Member]", device: str) -> dict[str, Any]:

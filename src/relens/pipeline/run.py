@@ -17,7 +17,7 @@ from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.devices import check_devices, training_places
 from relens.ensemble.settings import SearchSettings
-from relens.errors import InputError, counted, nearest
+from relens.errors import InputError, WeightsError, counted, nearest
 from relens.files import write_json
 from relens.models import MODELS
 from relens.packs.store import MANIFEST
@@ -291,7 +291,18 @@ def _calibrate(run: Run, execution: Execution) -> None:
         return
     from relens.prediction.calibrating import calibrate
 
-    name = run.choose_weights()
+    try:
+        name = run.choose_weights()
+    except WeightsError:  # several, and none is the default
+        execution.progress.note(
+            f"the confidence is not calibrated: `relens calibrate {run.path} --weights NAME` does it"
+        )
+        return
+    if set(run.weights(name).models) & set(_others(run)):
+        execution.progress.note(
+            f"the confidence is not calibrated, which would run code of others: `relens calibrate {run.path} --trust`"
+        )
+        return
 
     def work() -> list[Path]:
         execution.progress.note("calibrating the confidence of predictions on validation")

@@ -78,18 +78,18 @@ def _add_graph(path: Path, data: Path | str | None, progress: Progress) -> Itera
     models = [
         read_json(file, "trained model", TRAINED.remedy) for file in sorted(path.glob("models/*/trained/model.json"))
     ]
-    run = Run(path, path.name, str(read_json(path / RECORD, "run", RUN.remedy).get("dataset")))
-    expected = {*(model.get("fingerprint") for model in models), *_fingerprints_of_ranks(run)}
+    _, record = _converted(RUN, read_json(path / RECORD, "run", RUN.remedy), str(path / RECORD))
+    run = Run(path, path.name, str(record.get("dataset")))
+    expected = {*(str(model.get("fingerprint")) for model in models), *_fingerprints_of_ranks(run)}
+    dataset: Dataset | None = None
     if data is not None:
         dataset = load_dataset(data, progress=progress)
         if dataset.fingerprint not in expected:
             raise InputError(
                 f"{data} is not the graph of {path}: its fingerprint is {dataset.fingerprint}, expected "
-                f"{' or '.join(sorted(map(str, expected))) or 'that of a model or of ranks, of which there are none'}"
+                f"{' or '.join(sorted(expected)) or 'that of a model or of ranks, of which there are none'}"
             )
-    elif is_graph(run.graph_path):
-        return
-    else:
+    elif not is_graph(run.graph_path):
         sources = dict.fromkeys([*(str(model[SOURCE]) for model in models if SOURCE in model), run.dataset])
         dataset = next(filter(None, (_matching(source, expected) for source in sources)), None)
         if dataset is None and models:
@@ -97,8 +97,10 @@ def _add_graph(path: Path, data: Path | str | None, progress: Progress) -> Itera
                 f"warning: the graph of {path} was not found as {' or '.join(sources)}, and predictions and training "
                 f"need it: add it with `relens upgrade {path} --data DATASET`"
             )
-    dataset = dataset and replace(dataset, name=run.dataset)  # a folder may have been renamed
-    if dataset is not None and not holds(run.graph_path, dataset):
+    if dataset is None:
+        return
+    dataset = replace(dataset, name=run.dataset)  # a folder may have been renamed
+    if not holds(run.graph_path, dataset):
         write_graph(dataset, run.graph_path)
         yield f"{run.graph_path.relative_to(path)}: added the graph of {dataset.name}"
 

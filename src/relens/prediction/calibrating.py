@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ def calibrate(
     name: str,
     device: str = "auto",
     *,
+    trust: bool = False,
     seed: int = 0,
     size: SampleSize = SIZE,
     progress: Progress = SILENT,
@@ -40,7 +42,7 @@ def calibrate(
     Answers in train are known, those in validation are hidden and to be found; those in test are left out, as in every
     validation rank. Each question is judged under weights that were fitted without its hidden facts.
     """
-    ensemble = Ensemble.open(run, name, device)
+    ensemble = Ensemble.open(run, name, device, trust=trust)
     valid = valid_ranks(run, ensemble.weights)
     population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed, size)
     fold = generator(seed, "folds").permutation(len(population)) % FOLDS
@@ -87,7 +89,7 @@ def _refitted(
     return found
 
 
-def _arguments(weights: EnsembleWeights) -> dict[str, object] | None:
+def _arguments(weights: EnsembleWeights) -> dict[str, Any] | None:
     """Return the arguments of the search that found the weights, choices included; None if it cannot be repeated."""
     settings = weights.settings
     method, searcher = METHODS.get(settings.get("method", "")), SEARCHERS.get(settings.get("searcher", "sweep"))

@@ -1,6 +1,6 @@
 """Calibration: a logistic regression with an intercept per group, then pooled into steps that never fall."""
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,9 @@ class Judged(NamedTuple):
     weight: npt.NDArray[np.float64]
     true: npt.NDArray[np.bool_]
 
-    def __getitem__(self, index: Any) -> "Judged":  # type: ignore[override]
-        return Judged(*(column[index] for column in self))
+    def part(self, rows: npt.NDArray[np.bool_]) -> "Judged":
+        """Return the candidates at ``rows`` (n,)."""
+        return Judged(self.features[rows], self.group[rows], self.fold[rows], self.weight[rows], self.true[rows])
 
 
 class Regression(NamedTuple):
@@ -146,7 +147,7 @@ def cross_fitted(judged: Judged, n_groups: int) -> tuple[Regression, npt.NDArray
     whole, found = Regression.fit(judged, n_groups), np.zeros(len(judged.true))
     for fold in np.unique(judged.fold).tolist():
         inside = judged.fold == fold
-        without = Regression.fit(judged[~inside], n_groups, whole)
+        without = Regression.fit(judged.part(~inside), n_groups, whole)
         found[inside] = without.log_odds(judged.features[inside], judged.group[inside])
     return whole, found
 

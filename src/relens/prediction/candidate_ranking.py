@@ -14,7 +14,7 @@ from relens.ensemble.inputs.base import Input
 from relens.ensemble.inputs.rank import RANK
 from relens.packs.packing import MAX_GAP, scale_gaps
 from relens.prediction import ranking_kernels as kernels
-from relens.ranking.answer_ranks import doubled_rank
+from relens.ranking.answer_ranks import doubled_rank, doubled_ranks
 
 
 class Place(NamedTuple):
@@ -83,8 +83,7 @@ class CandidateRanking:
             self.known |= ~allowed
         self.votes = ~np.isnan(scores)
         self.gap_scales = np.ones(len(weights)) if gap_scales is None else gap_scales
-        self.doubled = np.empty(scores.shape, dtype=np.int32)
-        kernels.rank_rows(scores, ~self.known, self.doubled)
+        self.doubled = self._doubled_ranks()
         self.table = input.cost_table(scores.shape[1])
         if newcomers is not None:
             # Different sums of newcomers must differ by one or more when they are scaled to all weights.
@@ -160,6 +159,15 @@ class CandidateRanking:
             weights = self.newcomers.weights
         cost = int(weights @ self.table[self.doubled[:, entity]].astype(np.int64))
         return float(score_of(cost, weights, self.input))
+
+    def _doubled_ranks(self) -> npt.NDArray[np.int32]:
+        """Return the doubled mean rank of each entity by each model, (n, E)."""
+        if self.scores.dtype != np.float32:  # scorers of others may return more digits, which kernels do not sort
+            rows = zip(self.scores, ~self.known & self.votes, strict=True)
+            return np.stack([doubled_ranks(*row) for row in rows]).astype(np.int32)
+        found = np.empty(self.scores.shape, dtype=np.int32)
+        kernels.rank_rows(self.scores, ~self.known, found)
+        return found
 
     def _placed(self, ids: npt.NDArray[np.int64]) -> list[tuple[Place, int]]:
         return [(self.place(entity), entity) for entity in ids.tolist()]

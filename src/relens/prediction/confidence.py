@@ -161,7 +161,7 @@ class Confidence:
         features = in_usual_units(
             judgement.features, usual[1 + fold[judgement.question], judgement.group[judgement.question]]
         )
-        parts = []
+        parts: list[Calibrated | None] = []
         for answered in (False, True):
             kind = judgement.answered == answered
             rows = kind[judgement.question]

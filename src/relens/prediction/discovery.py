@@ -9,11 +9,11 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,32 @@ COLUMNS = ("no confidence", "-confidence", "-margin", "head", "tail", "tail rank
 """Columns of a part; its rows are sorted by the first five."""
 
 
+class Request(TypedDict, total=False):
+    """The names and types of what is asked for; ``Wanted`` explains them."""
+
+    relations: Sequence[str]
+    entities: Sequence[str]
+    top: int | None
+    confidence: float | None
+    each: bool
+    candidates: CandidatesOption
+    depth: int
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """The facts that are asked for; see ``Ensemble.discover``."""
+    """The facts that are asked for.
+
+    Attributes:
+        relations: labels or readable names; empty for all.
+        entities: labels or readable names; every fact has one of these entities. Empty for any.
+        top: how many facts; None for ``TOP``, or with ``confidence`` for all of them.
+        confidence: leave out facts with less, or without one.
+        each: return the best ``top`` of each relation, one relation after the other.
+        candidates: the entities that may be in a fact: ``likely``, ``all``, or what
+            ``relens.prediction.candidates`` takes. Ranks are those among all entities.
+        depth: how many of the best answers of each query are considered.
+    """
 
     relations: Sequence[str] = ()
     entities: Sequence[str] = ()
@@ -160,16 +183,15 @@ class Discovery:
         """Return what decides the facts, as plain JSON values."""
         ensemble, weights = self.ensemble, self.ensemble.weights
         used = np.flatnonzero(weights.table.any(axis=0)).tolist()
-        valid = ensemble.run.ranks("valid").digest if ensemble.run.has_ranks("valid") else ""
         return {
             **asdict(self.wanted),
             "candidates": ALL if self._restriction is None else self._restriction.name,
             "relations": [ensemble.dataset.relations.labels[relation] for relation in self.relations],
             "entities": [ensemble.dataset.entities.labels[entity] for entity in self._entities],
             "data set": ensemble.dataset.fingerprint,
-            "models": {weights.models[i]: ensemble.run.model(weights.models[i]).digest for i in used},
+            "models": {weights.models[i]: ensemble.run.member(weights.models[i]).digest for i in used},
             "weights": sha256(json.dumps(weights.to_json(), sort_keys=True).encode()).hexdigest()[:16],
-            "validation ranks": valid,
+            "calibration": None if ensemble.confidence is None else ensemble.confidence.digest,
             "device": str(ensemble.models.device).partition(":")[0],
         }
 
@@ -229,10 +251,8 @@ class Discovery:
         """Yield the facts of all parts: relation by relation, or the best of all first."""
         streams = (_read(_part(folder, relation), relation) for relation in self.relations)
         if self.wanted.each:
-            ordered = (row for stream in streams for row in stream)
-        else:
-            ordered = islice(merge(*streams), self.wanted.top)
-        return map(self._fact, ordered)
+            return map(self._fact, chain.from_iterable(streams))
+        return map(self._fact, islice(merge(*streams), self.wanted.top))
 
     def _fact(self, row: "Sorted") -> NewFact:
         dataset = self.ensemble.dataset

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, SPLITS, Queries
 from relens.data.restriction import Restriction
 from relens.devices import pick_device
@@ -27,7 +26,7 @@ from relens.prediction.classification import (
     fit,
 )
 from relens.prediction.confidence import Confidence
-from relens.prediction.discovery import DEPTH, LIKELY, Discovery, NewFact, Wanted
+from relens.prediction.discovery import Discovery, NewFact, Request, Wanted
 from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.judging import compared_with
@@ -99,26 +98,22 @@ class Ensemble:
 
     def __init__(
         self,
-        run: Run,
-        dataset: Dataset,
         weights: EnsembleWeights,
-        device: "torch.device | str",
-        facts: GivenFacts | None = None,
+        models: LoadedModels,
+        *,
         confidence: Confidence | None = None,
         restriction: Restriction | None = None,
-        *,
-        trust: bool = False,
     ) -> None:
-        self.run, self.weights, self.facts, self._trained = run, weights, facts, dataset
+        self.run, self.weights, self.models, self.facts = models.run, weights, models, models.facts
         self.confidence, self.restriction = confidence, restriction
-        self.dataset = dataset = dataset if facts is None else facts.dataset
-        self.models = LoadedModels(run, self._trained, device, facts, trust=trust)
-        self._names = Names(dataset)
+        self._trained = models.dataset
+        self.dataset = self._trained if self.facts is None else self.facts.dataset
+        self._names = Names(self.dataset)
         self._thresholds: dict[int, Thresholds] = {}
         self._relation_scale: RelationScale | None = None
-        self._loops = self_related(dataset)
+        self._loops = self_related(self.dataset)
         place = {label: r for r, label in enumerate(weights.relations)}
-        self.groups = weights.grouping.table[[place[label] for label in dataset.relations.labels]]  # (R, 2)
+        self.groups = weights.grouping.table[[place[label] for label in self.dataset.relations.labels]]  # (R, 2)
 
     @classmethod
     def open(
@@ -157,8 +152,8 @@ class Ensemble:
         restriction = None if candidates is None else restriction_for(whole, candidates)
         # It was calibrated on the ranks that the run has.
         confidence = None if restriction is not None else Confidence.load(run, run.choose_weights(weights), found)
-        where = chosen or ranked_device(run)
-        ensemble = cls(run, dataset, found, where, given, confidence, restriction, trust=trust)
+        models = LoadedModels(run, dataset, chosen or ranked_device(run), given, trust=trust)
+        ensemble = cls(found, models, confidence=confidence, restriction=restriction)
         if given is not None and not ensemble.propagating:
             raise InputError(f"`facts=…` adds edges that no training has seen, {ensemble._no_propagation()}")
         return ensemble
@@ -219,37 +214,19 @@ class Ensemble:
                 advance(len(batch))
 
     def discover(
-        self,
-        *,
-        relations: Sequence[str] = (),
-        entities: Sequence[str] = (),
-        top: int | None = None,
-        confidence: float | None = None,
-        each: bool = False,
-        candidates: CandidatesOption = LIKELY,
-        depth: int = DEPTH,
-        parts: Path | None = None,
-        progress: Progress = SILENT,
+        self, *, parts: Path | None = None, progress: Progress = SILENT, **asked: Unpack[Request]
     ) -> Iterator[NewFact]:
         """Return an iterator over the best facts that are not in the data set, best first.
 
         Memory does not grow with the number of pairs. ``docs/discover.md`` defines the order and what is left out.
 
         Args:
-            relations: labels of relations; empty for all.
-            entities: labels or readable names; every fact has one of these entities. Empty for any.
-            top: how many facts; None for 100, or with ``confidence`` for all of them.
-            confidence: leave out facts with less, or without one.
-            each: return the best ``top`` of each relation, one relation after the other.
-            candidates: the entities that may be in a fact: ``likely``, ``observed`` or ``all``; ``types``; or a list,
-                see ``relens.prediction.candidates``. Ranks are those among all entities.
-            depth: how many of the best answers of each query are considered.
             parts: a folder that keeps finished relations, so that the same call resumes; it is left for the caller to
                 remove. None keeps nothing.
             progress: receives progress and notes.
+            asked: what is asked for, see ``Wanted``.
         """
-        wanted = Wanted(relations, entities, top, confidence, each, candidates, depth)
-        return Discovery(self, wanted).facts(parts, progress)
+        return Discovery(self, Wanted(**asked)).facts(parts, progress)
 
     def rank_of(self, answer: str, *, relation: str, head: str | None = None, tail: str | None = None) -> float:
         """Return the rank of one answer as the evaluation counts it, other known answers removed."""
@@ -353,7 +330,7 @@ class Ensemble:
 
     def rank_answers(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
         """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
-        if self.facts is None or not self.facts.is_new.any():
+        if self.restriction is None and (self.facts is None or not self.facts.is_new.any()):
             ranker = AnswerRanker(self.models, self.weights, self.groups, self.dataset.known_answers)
             return ranker.rank(queries, progress=progress)
         places, scores = [], []

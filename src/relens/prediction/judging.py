@@ -202,7 +202,7 @@ def _candidates(
     used = np.flatnonzero(row)
     gap_scales = None if weights.gap_scales is None else weights.gap_scales[used]
     ranking = CandidateRanking(
-        np.stack([scores[i] for i in used]), answers, row[used], INPUTS[weights.input], gap_scales
+        np.stack([scores[i] for i in used.tolist()]), answers, row[used], INPUTS[weights.input], gap_scales
     )
     return Candidates.of(ranking, anchor, compared), panel.scales[used]
 
@@ -217,7 +217,7 @@ def _count_known(
     """Add number, sum and sum of squares of the mean scores of m known answers to ``sums`` (3,), in place."""
     used = np.flatnonzero(row)
     if len(known):
-        mean = mean_score(np.stack([scores[i][known] for i in used]), row[used], panel.scales[used])
+        mean = mean_score(np.stack([scores[i][known] for i in used.tolist()]), row[used], panel.scales[used])
         sums += [len(mean), mean.sum(), (mean**2).sum()]
 
 

@@ -67,9 +67,7 @@ class Population(NamedTuple):
         fewer = size._replace(answered=size.unanswered)
         parts = [
             _drawn(with_known, shape[1], size, generator(seed, "questions", "answered")),
-            _drawn(
-                with_hidden, shape[1], size._replace(answered=size.unanswered), generator(seed, "questions", "hidden")
-            ),
+            _drawn(with_hidden, shape[1], fewer, generator(seed, "questions", "hidden")),
             _unasked(np.union1d(with_known, with_hidden), shape, size, generator(seed, "questions", "others")),
         ]
         keys = np.concatenate([keys for keys, _ in parts])

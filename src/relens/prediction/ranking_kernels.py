@@ -184,10 +184,10 @@ def first_by_gaps(
                     at, least = j, possible
         if at < 0:
             break
-        entity = ids[at]
-        if n_found == len(found) and not _precedes(least, entity, found[n_found - 1], cost):
+        entity = int(ids[at])
+        if n_found == len(found) and not _precedes(int(least), ids[at], found[n_found - 1], cost):
             break
-        leads = lead(scores, gap_scales, weights, int(entity))
+        leads = lead(scores, gap_scales, weights, entity)
         ahead, tied = 0, -int(not known[entity])
         for e in range(len(leads)):
             if not known[e]:

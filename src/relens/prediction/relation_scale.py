@@ -40,7 +40,8 @@ def _raw(scores: Floats, others: Floats) -> Floats:
 
 
 def _standardised(scores: Floats, others: Floats) -> Floats:
-    return (scores - others.mean(axis=1, keepdims=True)) / _spread(np.moveaxis(others, 1, -1))[:, None]
+    scaled: Floats = (scores - others.mean(axis=1, keepdims=True)) / _spread(np.moveaxis(others, 1, -1))[:, None]
+    return scaled
 
 
 def _ranked(scores: Floats, others: Floats) -> Floats:

@@ -14,7 +14,7 @@ from relens.prediction.ensemble import Ensemble
 from relens.prediction.judging import Hidden, Panel, judge
 from relens.prediction.population import SIZE, Population, SampleSize
 from relens.progress import SILENT, Progress
-from relens.records import RELIABILITY, mapping, number
+from relens.records import RELIABILITY, mapping, number, whole
 from relens.runs import Run
 
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -52,6 +52,12 @@ class Bin(NamedTuple):
     weight: float
     stated: float
     observed: float
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild from a mapping of the fields."""
+        values = {name: number(value[name]) for name in cls._fields if name != "answers"}
+        return cls(answers=whole(value["answers"]), **values)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Reliability:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild from the result of ``to_json``."""
-        bins = tuple(Bin(**{name: number(entry) for name, entry in each.items()}) for each in value["bins"])
+        bins = tuple(Bin.from_json(each) for each in value["bins"])
         return cls(bins, number(value["without"]), np.nan if value["ece"] is None else number(value["ece"]))
 
 

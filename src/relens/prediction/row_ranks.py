@@ -124,7 +124,8 @@ class RowRanks:
             lower, middle, upper = quartiles.unsqueeze(2).unbind(1)
             above = (scores.gather(1, chosen).double() - middle) / (upper - lower)
             total += weight * torch.where(upper > lower, above, torch.zeros_like(above))
-        return total / sum(self.weights)
+        total /= sum(self.weights)
+        return total
 
     def _places_by_gaps(self, chosen: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """Count by costs who is ahead, and by whole units of gaps where costs are too close for that, (b, k) each."""
