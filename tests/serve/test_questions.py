@@ -40,7 +40,8 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
 @pytest.fixture(scope="module")
 def trained(ensemble: Ensemble) -> Iterator[httpx.Client]:
     """A client of a service of that ensemble."""
-    with serving(ensemble) as address, httpx.Client(base_url=address, timeout=HANG) as client:  # type: ignore[arg-type]
+    limits = Limits(seconds=2 * HANG)  # the first ranks may have to be compiled
+    with serving(ensemble, limits) as address, httpx.Client(base_url=address, timeout=2 * HANG) as client:  # type: ignore[arg-type]
         yield client
 
 
