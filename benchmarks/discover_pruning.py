@@ -76,7 +76,11 @@ def main(run: Path, relations: int, top: int, threads: int, output: Path | None)
 def searched(ensemble: Ensemble, relations: list[int], rule: str, depth: int, top: int) -> dict[str, Any]:
     """Search some relations; return the keys of the facts that were considered and of the best ones, by relation."""
     discovery = Discovery(ensemble, Wanted(top=top, candidates=rule, depth=depth))
-    search, n_entities, begun = RelationSearch(ensemble, depth), len(ensemble.dataset.entities), process_time()
+    search, n_entities, begun = (
+        RelationSearch(ensemble, depth, lambda _: None),
+        len(ensemble.dataset.entities),
+        process_time(),
+    )
     considered, best, queries = {}, {}, 0
     for relation in relations:
         sides = discovery.sides(relation)

@@ -19,7 +19,7 @@ from relens.prediction import discovery as discovery_module
 from relens.prediction import relation_search as search_module
 from relens.prediction.calibration import Regression, Steps
 from relens.prediction.confidence import Calibrated, Confidence
-from relens.prediction.discovery import discard_parts
+from relens.prediction.discovery import Discovery, Wanted, discard_parts
 from relens.prediction.evidence import FEATURES, Candidates
 from relens.prediction.likely import likely
 from relens.prediction.questions import QueryIds
@@ -236,7 +236,7 @@ class StoppedError(Exception):
 
 
 class Impatient:
-    """A display that interrupts the work after its first advance, and keeps notes."""
+    """A display that interrupts the work after some units, and keeps notes."""
 
     def __init__(self, patience):
         self.patience, self.notes = patience, []
@@ -251,8 +251,8 @@ class Impatient:
         return shown()
 
     def advance(self, amount):
-        self.patience -= 1
-        if self.patience == 0:
+        self.patience -= amount
+        if self.patience <= 0:
             raise StoppedError
 
     def note(self, message):
@@ -262,8 +262,9 @@ class Impatient:
 def test_an_interrupted_discovery_resumes_with_the_same_call(ensembles, tmp_path, monkeypatch):
     ensemble, parts = ensembles["rank"], tmp_path / "found.tsv.parts"
     expected = list(ensemble.discover(top=20, depth=3))
+    of_first = sum(len(side.anchors) for side in Discovery(ensemble, Wanted()).sides(0))
     with pytest.raises(StoppedError):
-        list(ensemble.discover(top=20, depth=3, parts=parts, progress=Impatient(1)))
+        list(ensemble.discover(top=20, depth=3, parts=parts, progress=Impatient(of_first + 1)))
     assert [file.name for file in sorted(parts.glob("*.npy"))] == ["000000.npy"]
     searched = []
     original = RelationSearch.both_sides
@@ -273,7 +274,7 @@ def test_an_interrupted_discovery_resumes_with_the_same_call(ensembles, tmp_path
         return original(self, tail_side, head_side)
 
     monkeypatch.setattr(RelationSearch, "both_sides", counted)
-    display = Impatient(-1)
+    display = Impatient(np.inf)
     assert list(ensemble.discover(top=20, depth=3, parts=parts, progress=display)) == expected
     assert searched == [1, 2], "the first relation is not searched again"
     assert display.notes == [f"{parts}: resuming, 1 of 3 relations are done"]

@@ -76,11 +76,12 @@ class Scores:
     def __init__(self, tables):
         self.tables, self.asked = tables, []
 
-    def answer_scores(self, name, queries):
+    def answer_scores(self, name, queries, advance):
         self.asked.append(queries)
         q = queries
         head = np.where(q.direction == 0, q.anchor, q.answer)
         tail = np.where(q.direction == 0, q.answer, q.anchor)
+        advance(len(q))
         return self.tables[name][head, q.relation, tail, q.direction]
 
 

@@ -21,7 +21,7 @@ def ensemble(run):
 
 def scores_of(ensemble, triples):
     """Return the scores of all relations between the entities of each triple, (q, R)."""
-    return ensemble.relation_ranker.rank(triples[:, [0, 2]], ensemble.relation_scale, SILENT)[0]
+    return ensemble.relation_ranker.rank(triples[:, [0, 2]], ensemble.choose_relation_scale(), SILENT)[0]
 
 
 def rank_by_loop(scores, relation, known):
@@ -103,7 +103,9 @@ def test_answer_scores_are_those_of_all_entities(run, town):
         for model in ensemble.weights.models:
             of_all = ensemble.models.scores(model, queries)
             expected = of_all[np.arange(len(queries)), queries.answer]
-            np.testing.assert_allclose(ensemble.models.answer_scores(model, queries), expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(
+                ensemble.models.answer_scores(model, queries, lambda n: None), expected, rtol=1e-4, atol=1e-4
+            )
 
 
 def test_the_function_asks_for_relations_without_a_relation(run, ensemble):

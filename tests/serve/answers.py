@@ -1,6 +1,7 @@
 """An ensemble without models: small, quick, and with labels that would like to be markup."""
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -9,7 +10,20 @@ import numpy as np
 from relens.data.dataset import Dataset
 from relens.data.grouping import Grouping
 from relens.ensemble.weights import EnsembleWeights
-from relens.prediction import KnownFacts, Prediction, Predictions, Question, ScorePath, Vote
+from relens.prediction import (
+    ClassifiedTriple,
+    KnownFacts,
+    NewFact,
+    Prediction,
+    Predictions,
+    Question,
+    RelationPrediction,
+    RelationPredictions,
+    ScoredTriple,
+    ScorePath,
+    Vote,
+)
+from relens.progress import SILENT, Progress
 
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\">"
 SCRIPT = "</script><script>document.title='broken in'</script>"
@@ -58,6 +72,12 @@ class Alphabetical:
         begun: set when a prediction begins.
         asked: the questions so far.
         propagating: the models that can explain.
+        preparing: where there is one, the work that is done once goes on until it is set.
+        begun_preparing: set when that work begins.
+        prepared: how often it was begun.
+        searching: where there is one, a discovery goes on until it is set.
+        begun_searching: set when a discovery begins.
+        queries: the queries of a discovery.
     """
 
     dataset: Dataset = field(default_factory=graph)
@@ -66,6 +86,13 @@ class Alphabetical:
     begun: Event = field(default_factory=Event)
     asked: list[Question] = field(default_factory=list)
     propagating: tuple[str, ...] = ("transe",)
+    preparing: Event | None = None
+    begun_preparing: Event = field(default_factory=Event)
+    prepared: int = 0
+    searching: Event | None = None
+    begun_searching: Event = field(default_factory=Event)
+    queries: int = 8
+    _fitted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.weights = some_weights(self.dataset)
@@ -94,6 +121,100 @@ class Alphabetical:
                 replace(answer, paths=self.explain(answer.entity, relation=relation, **given)) for answer in found
             )
             yield replace(found, answers=answers) if explain else found
+
+    def choose_relation_scale(self, progress: Progress = SILENT) -> None:
+        """Take time once."""
+        self._prepare("scale", progress)
+
+    def predict_relations_many(
+        self, pairs: Sequence[tuple[str, str]], *, top: int, known: KnownFacts, progress: Progress = SILENT
+    ) -> Iterator[RelationPredictions]:
+        """Put relations in the order of their labels."""
+        self.choose_relation_scale(progress)
+        for head, tail in pairs:
+            splits = {relation: self._split(head, relation, tail) for relation in self.dataset.relations.labels}
+            new = [relation for relation in splits if splits[relation] is None]
+            answers = [
+                RelationPrediction(
+                    relation=relation,
+                    rank=1 + sum(other < relation for other in new),
+                    score=-float(place),
+                    known=splits[relation],
+                    votes=(Vote("transe", place + 1, 0.75), Vote("complex", 3 - place, 0.25)),
+                )
+                for place, relation in enumerate(sorted(splits))
+                if known == "mark" or splits[relation] is None
+            ]
+            yield RelationPredictions(head, tail, len(new), "rank, prior 0.1", tuple(answers[:top]))
+
+    def score(self, triples: Sequence[Sequence[str]], *, progress: Progress = SILENT) -> tuple[ScoredTriple, ...]:
+        """Rank tails and heads in the order of their labels."""
+        found = []
+        with progress.task("ranking answers", len(triples)) as advance:
+            for head, relation, tail in triples:
+                ranks = [1 + sum(other < label for other in self.dataset.entities.labels) for label in (tail, head)]
+                split = self._split(head, relation, tail)
+                found.append(
+                    ScoredTriple(head, relation, tail, -sum(ranks) / 2, *ranks, None if split else 0.25, split)
+                )
+                advance(1)
+        return tuple(found)
+
+    def classify(
+        self, triples: Sequence[Sequence[str]], *, progress: Progress = SILENT
+    ) -> tuple[ClassifiedTriple, ...]:
+        """Call triples true whose tail is among the first four labels."""
+        self._prepare("thresholds", progress)
+        return tuple(
+            ClassifiedTriple(
+                one.head, one.relation, one.tail, one.tail_rank <= 4, -one.tail_rank, -4.0, own=True, known=one.known
+            )
+            for one in self.score(triples)
+        )
+
+    def discover(
+        self,
+        *,
+        relations: Sequence[str],
+        entities: Sequence[str],
+        top: int,
+        confidence: float | None,
+        candidates: str,
+        depth: int,
+        progress: Progress,
+    ) -> Iterator[NewFact]:
+        """Yield new facts in the order of labels."""
+        del candidates, depth
+        self.begun_searching.set()
+        with progress.task("discovering", self.queries) as advance:
+            advance(1)
+            _until(self.searching, advance)
+        labels = self.dataset.entities.labels
+        found = (
+            (head, relation, tail)
+            for relation in relations or sorted(self.dataset.relations.labels)
+            for head in sorted(labels)
+            for tail in sorted(labels)
+            if (not entities or entities[0] in (head, tail)) and self._split(head, relation, tail) is None
+        )
+        for place, (head, relation, tail) in zip(range(top), found, strict=False):
+            if confidence is None or 0.5 / (place + 1) >= confidence:
+                yield NewFact(head, relation, tail, None, None, None, 0.5 / (place + 1), place + 1.0, 2.0, 1.5)
+
+    def _prepare(self, what: str, progress: Progress) -> None:
+        if what in self._fitted:
+            return
+        self.prepared += 1
+        self.begun_preparing.set()
+        if self.failure is not None:
+            raise self.failure
+        with progress.task(what, 4) as advance:
+            advance(1)
+            _until(self.preparing, advance)
+        self._fitted.add(what)
+
+    def _split(self, head: str, relation: str, tail: str) -> str | None:
+        return self._known(head, relation, "tail").get(tail)
 
     def _predictions(self, anchor: str, relation: str, direction: str, top: int, known: KnownFacts) -> Predictions:
         splits = self._known(anchor, relation, direction)
@@ -127,3 +248,10 @@ class Alphabetical:
             for triple in triples.tolist()
             if (labels[triple[given]], relations[triple[1]]) == (anchor, relation)
         }
+
+
+def _until(gate: Event | None, advance: Callable[[float], None]) -> None:
+    """Take small steps until a gate opens."""
+    while gate is not None and not gate.is_set():
+        time.sleep(0.01)
+        advance(0)

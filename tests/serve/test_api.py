@@ -573,7 +573,21 @@ def test_head_has_no_body_under_any_server():
 def test_the_description_lists_every_request(client):
     paths = get(client, "/openapi.json")["paths"]
     assert sorted(paths) == [
-        f"/api/{name}" for name in ("entities", "entity", "explain", "health", "predict", "relations", "run", "weights")
+        f"/api/{name}"
+        for name in (
+            "classify",
+            "discover",
+            "entities",
+            "entity",
+            "explain",
+            "health",
+            "predict",
+            "predict/relations",
+            "relations",
+            "run",
+            "score",
+            "weights",
+        )
     ]
     assert set(paths["/api/predict"]) == {"get", "post"}
     assert {"404", "422", "503", "504"} <= paths["/api/predict"]["get"]["responses"].keys()

@@ -303,7 +303,7 @@ def test_an_incomplete_question_gets_an_explanation(driver, address):
 
 def test_the_list_of_requests_is_written_without_help_from_elsewhere(driver, address):
     driver.get(f"{address}docs")
-    until(driver, lambda d: len(texts(d, ".request h2")) == 9)
+    until(driver, lambda d: len(texts(d, ".request h2")) == 14)
     assert "POST /api/predict" in texts(driver, ".request h2")
     loaded = "return performance.getEntriesByType('resource').map(e => e.name)"
     assert all(name.startswith(address) for name in driver.execute_script(loaded))

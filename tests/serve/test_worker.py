@@ -7,7 +7,7 @@ import pytest
 
 from relens.serve.guard import Limits
 from relens.serve.refusals import RefusedError
-from relens.serve.worker import Desk, Worker
+from relens.serve.worker import Desk, GivenUpError, Once, Worker
 
 
 def refused(work) -> RefusedError:
@@ -178,4 +178,84 @@ def test_a_full_line_refuses_questions_too():
         assert await asyncio.gather(*waiting) == [4, 16]
 
     asyncio.run(ask())
+    worker.close()
+
+
+def stepping(begun: Event, until: Event):
+    """Return a job that takes small steps until an event is set."""
+
+    def job(progress) -> str:
+        with progress.task("stepping", 100) as advance:
+            begun.set()
+            while not until.wait(0.005):
+                advance(1)
+        return current_thread().name
+
+    return job
+
+
+def test_long_jobs_pause_for_quicker_ones_in_the_same_thread():
+    worker, begun, until = Worker(Limits()), Event(), Event()
+    order: list[str] = []
+
+    async def all_kinds() -> None:
+        background, pauses = worker.begin(stepping(begun, until))
+        assert await asyncio.to_thread(begun.wait, 10)
+        inner = Event()
+        long = asyncio.create_task(worker.run_long(stepping(inner, until)))
+        assert await asyncio.to_thread(inner.wait, 10)
+        name = await worker.run(lambda given_up: current_thread().name)
+        order.append("quick")
+        assert not long.done()
+        assert pauses.share > 0
+        second = asyncio.create_task(worker.run_long(lambda progress: order.append("second")))
+        await asyncio.sleep(0.05)
+        assert order == ["quick"], "a long job does not pause for another one"
+        until.set()
+        assert await long == await asyncio.wrap_future(background) == name
+        await second
+
+    asyncio.run(all_kinds())
+    assert order == ["quick", "second"]
+    worker.close()
+
+
+def test_a_long_job_ends_when_nobody_waits_or_the_service_stops():
+    worker, begun, never = Worker(Limits(seconds=0.1)), Event(), Event()
+    error = refused(worker.run_long(stepping(begun, never)))
+    assert (error.status, "longer than 0.1 s" in error.message) == (504, True)
+    assert asyncio.run(worker.run(lambda given_up: "next")) == "next"
+    begun.clear()
+    background, _ = worker.begin(stepping(begun, never))
+    assert begun.wait(10)
+    worker.close()
+    assert isinstance(background.exception(10), GivenUpError)
+
+
+def test_a_long_job_is_refused_by_its_limit():
+    def limit(total: float) -> None:
+        raise RefusedError(422, f"{total:g} steps are too many")
+
+    worker = Worker(Limits())
+    assert refused(worker.run_long(stepping(Event(), Event()), limit=limit)).message == "100 steps are too many"
+    worker.close()
+
+
+def test_work_that_is_done_once_is_kept_and_repeated_after_a_failure():
+    worker, calls = Worker(Limits()), []
+
+    def job(progress) -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise ZeroDivisionError
+
+    async def three() -> None:
+        once = Once(worker, job, "it is made")
+        with pytest.raises(ZeroDivisionError):
+            await once.done()
+        assert 0 < await once.done() <= worker.seconds
+        await once.done()
+
+    asyncio.run(three())
+    assert calls == [0, 1]
     worker.close()

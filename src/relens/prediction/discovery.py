@@ -23,7 +23,6 @@ from relens.data.restriction import Restriction
 from relens.errors import DamagedError, InputError
 from relens.files import LOCK, is_left_over, locked, open_npy, whole_file
 from relens.prediction.candidates import KEYWORDS, CandidatesOption, restriction_for
-from relens.prediction.likely import likely
 from relens.prediction.names import Names
 from relens.prediction.relation_search import Ids, Pairs, RelationSearch, Side
 from relens.progress import SILENT, Progress
@@ -229,12 +228,11 @@ class Discovery:
         if len(missing) < len(self.relations):
             done = len(self.relations) - len(missing)
             progress.note(f"{folder}: resuming, {done:,} of {len(self.relations):,} relations are done")
-        search = RelationSearch(self.ensemble, self.wanted.depth)
         with progress.task("discovering", sum(map(self._n_queries, missing))) as advance:
+            search = RelationSearch(self.ensemble, self.wanted.depth, advance)
             for relation in missing:
                 with whole_file(_part(folder, relation)) as aside, aside.open("wb") as file:
                     np.save(file, self.rows(search.both_sides(*self.sides(relation))), allow_pickle=False)
-                advance(self._n_queries(relation))
 
     def rows(self, both: tuple[Pairs, Pairs]) -> npt.NDArray[np.float64]:
         """Return the best new facts of a relation, sorted, (n, ``COLUMNS``), of those that a search found."""
@@ -294,7 +292,7 @@ def _restriction(ensemble: "Ensemble", candidates: CandidatesOption) -> Restrict
     if candidates == ALL:
         return None
     if candidates == LIKELY:
-        return likely(ensemble.dataset)
+        return ensemble.likely
     try:
         return restriction_for(ensemble.dataset, candidates)
     except InputError as error:

@@ -30,6 +30,7 @@ from relens.prediction.discovery import Discovery, NewFact, Request, Wanted
 from relens.prediction.evidence import Candidates, self_related
 from relens.prediction.facts import GIVEN, Facts, GivenFacts
 from relens.prediction.judging import compared_with
+from relens.prediction.likely import likely
 from relens.prediction.members import LoadedModels
 from relens.prediction.names import Names, the_direction
 from relens.prediction.opening import (
@@ -109,6 +110,7 @@ class Ensemble:
         self.dataset = self._trained if self.facts is None else self.facts.dataset
         self._names = Names(self.dataset)
         self._thresholds: dict[int, Thresholds] = {}
+        self._relation_scale: RelationScale | None = None
         self._loops = self_related(self.dataset)
         place = {label: r for r, label in enumerate(weights.relations)}
         self.groups = weights.grouping.table[[place[label] for label in self.dataset.relations.labels]]  # (R, 2)
@@ -304,10 +306,16 @@ class Ensemble:
         """The models, ready to rank relations."""
         return RelationRanker(self.models, self.weights, self.groups, self._trained)
 
+    def choose_relation_scale(self, progress: Progress = SILENT) -> RelationScale:
+        """Return the scale on which relations are compared, chosen on validation when it is first needed."""
+        if self._relation_scale is None:
+            self._relation_scale = self.relation_ranker.choose_scale(progress)
+        return self._relation_scale
+
     @cached_property
-    def relation_scale(self) -> RelationScale:
-        """The scale on which relations are compared, chosen on validation when it is first needed."""
-        return self.relation_ranker.choose_scale(SILENT)
+    def likely(self) -> Restriction:
+        """The entities that probably belong on a side of a relation, see ``relens.prediction.likely``."""
+        return likely(self.dataset)
 
     def resolve_pair(self, head: str, tail: str) -> tuple[int, int]:
         """Return the ids of two entities that all models were trained on; any other name raises an error."""

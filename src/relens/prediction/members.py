@@ -12,6 +12,7 @@ from relens.importers.members import Member
 from relens.packs.packing import float_dtype
 from relens.prediction.facts import GivenFacts
 from relens.prediction.questions import QueryIds
+from relens.progress import Advance
 from relens.ranking.memory import batch_rows
 from relens.ranking.scorers import CheckedScorer
 from relens.runs import Run
@@ -63,8 +64,11 @@ class LoadedModels:
         missing = len(self.facts.dataset.entities) - scores.shape[1]
         return np.pad(scores, ((0, 0), (0, missing)), constant_values=np.nan)
 
-    def answer_scores(self, name: str, queries: Queries) -> npt.NDArray[np.float32]:
-        """Return one model's scores of the answers of b queries, (b,), which need not share an anchor or a relation."""
+    def answer_scores(self, name: str, queries: Queries, advance: Advance) -> npt.NDArray[np.float32]:
+        """Return one model's scores of the answers of b queries, (b,), which need not share an anchor or a relation.
+
+        ``advance`` is called after each batch, with its size.
+        """
         from relens.ranking.scoring import evaluating, score_batch
 
         model, scores = self._member(name), np.empty(len(queries), dtype=np.float32)
@@ -74,6 +78,7 @@ class LoadedModels:
                 asked, row = np.unique(queries[part].columns()[:3], axis=1, return_inverse=True)
                 of_all = self.scores(name, Queries.from_columns(np.pad(asked, ((0, 2), (0, 0)))))
                 scores[part] = of_all[row.reshape(-1), queries.answer[part]]
+                advance(len(part))
             return scores
         with evaluating(model):
             for begin in range(0, len(queries), PAIRS):
@@ -82,6 +87,7 @@ class LoadedModels:
                 batch = queries[at]
                 found = score_batch(model, batch, batch.answer[:, None])[:, 0].cpu().numpy()
                 scores[begin : begin + PAIRS] = found[: len(queries) - begin]
+                advance(min(PAIRS, len(queries) - begin))
         return scores
 
     def scores_on_device(self, name: str, queries: Queries) -> "torch.Tensor":

@@ -162,8 +162,7 @@ class RelationRanker:
         with progress.task("scoring relations", len(queries) * len(self.names)) as advance:
             scores = []
             for name in self.names:
-                scores.append(self._models.answer_scores(name, queries).astype(np.float64))
-                advance(len(queries))
+                scores.append(self._models.answer_scores(name, queries, advance).astype(np.float64))
         return np.stack(scores).reshape(len(scores), len(pairs), n_relations, 2)
 
 

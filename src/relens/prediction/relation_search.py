@@ -12,6 +12,7 @@ from relens.ensemble.inputs import INPUTS
 from relens.errors import RelensError
 from relens.prediction.evidence import FEATURES, Evidence, self_related
 from relens.prediction.questions import QueryIds
+from relens.progress import Advance
 
 if TYPE_CHECKING:
     from relens.prediction.ensemble import Ensemble
@@ -109,10 +110,11 @@ class RelationSearch:
     Args:
         ensemble: the ensemble.
         depth: how many of the best answers of a query are considered.
+        advance: called after each batch of queries with the number of anchors whose best answers it considered.
     """
 
-    def __init__(self, ensemble: "Ensemble", depth: int) -> None:
-        self.ensemble, self.depth = ensemble, depth
+    def __init__(self, ensemble: "Ensemble", depth: int, advance: Advance) -> None:
+        self.ensemble, self.depth, self._advance = ensemble, depth, advance
         self.n_entities = len(ensemble.dataset.entities)
         self.loops = self_related(ensemble.dataset)
 
@@ -141,6 +143,7 @@ class RelationSearch:
             further = answers[borders[part.start] : borders[part.stop]]
             counts = np.diff(borders[part.start : part.stop + 1])
             found.append(self._scored_batch(side, _Batch(rows[part], listed[part], further, counts)))
+            self._advance(int(listed[part].sum()))
         return Pairs.join(found)
 
     def _batch_size(self) -> int:

@@ -148,7 +148,7 @@ def predict_relations(
     ensemble: "Ensemble", pairs: npt.NDArray[np.int64], asked: Asked, progress: Progress
 ) -> Iterator[RelationPredictions]:
     """Yield the best relations between each of q pairs of entities, (q, 2), in order."""
-    ranker, scale = ensemble.relation_ranker, ensemble.relation_scale
+    ranker, scale = ensemble.relation_ranker, ensemble.choose_relation_scale(progress)
     labels, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
     every = np.arange(len(relations))
     for begin in range(0, len(pairs), BATCH):
@@ -193,7 +193,7 @@ def evaluate_relations(
     ensemble: "Ensemble", name: str, split: str, *, seed: int, progress: Progress
 ) -> RelationEvaluation:
     """Rank the relation of every triple of a split among all relations, other known ones of all splits removed."""
-    dataset, scale = ensemble.dataset, ensemble.relation_scale
+    dataset, scale = ensemble.dataset, ensemble.choose_relation_scale(progress)
     triples = dataset.splits[split]
     if not len(triples):
         raise RanksError(f"there is nothing to evaluate: {split} of {dataset.name} has no triples")

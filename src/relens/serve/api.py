@@ -38,7 +38,7 @@ Explain = Annotated[
 ]
 
 
-def _check_amount(n_queries: int, top: int, *, explain: bool) -> None:
+def check_amount(n_queries: int, top: int, *, explain: bool) -> None:
     """Raise an error if a request asks for too many answers."""
     limit = EXPLAINED_LIMIT if explain else ANSWERS_LIMIT
     if n_queries * top > limit:
@@ -84,7 +84,7 @@ class PredictQuery(Query):
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
-        _check_amount(1, self.top, explain=self.explain)
+        check_amount(1, self.top, explain=self.explain)
         return self
 
 
@@ -106,7 +106,7 @@ class Batch(BaseModel):
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
-        _check_amount(len(self.queries), self.top, explain=self.explain)
+        check_amount(len(self.queries), self.top, explain=self.explain)
         return self
 
 
@@ -257,7 +257,7 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
             if nobody_waits():
                 return
             found = ensemble.predict_many([question for question, *_ in group], top=top, known=known)
-            yield from (_json(_answer(graph, answers)) for answers in takewhile(lambda _: not nobody_waits(), found))
+            yield from (as_json(_answer(graph, answers)) for answers in takewhile(lambda _: not nobody_waits(), found))
 
     singles = Desk(together)
 
@@ -266,16 +266,16 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
         question = _question(graph, asked)
         _check_explains(ensemble, explain=asked.explain)
         if not asked.explain:
-            return _sent(await worker.ask(singles, (question, asked.top, asked.known)))
+            return sent(await worker.ask(singles, (question, asked.top, asked.known)))
         found = await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up))
-        return _sent(_json(found[0]))
+        return sent(as_json(found[0]))
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
     async def predict_batch(batch: Batch) -> Response:
         questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
         _check_explains(ensemble, explain=batch.explain)
         found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
-        return _sent(_json({"predictions": found}))
+        return sent(as_json({"predictions": found}))
 
     @router.get("/explain", summary="The paths that carried the score of one answer", response_model=Paths)
     async def explain(asked: Annotated[ExplainQuery, InUrl()]) -> dict[str, Any]:
@@ -320,12 +320,12 @@ def _answer(graph: GraphLookup, found: Answers) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> bytes:
+def as_json(value: Any) -> bytes:
     """Return plain values as JSON; a number that is not finite becomes null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        return _json(_finite(value))
+        return as_json(_finite(value))
     return text.encode()
 
 
@@ -337,6 +337,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _sent(body: bytes) -> Response:
+def sent(body: bytes) -> Response:
     """Return JSON as a response; forms of answers serve as its description, and are not checked again."""
     return Response(body, media_type="application/json")

@@ -17,6 +17,7 @@ from relens.serve.guard import DEFAULT_LIMITS, Guard, Limits
 from relens.serve.lookup import GraphLookup
 from relens.serve.metrics import MEDIA_TYPE, Metrics
 from relens.serve.monitor import Monitor, Monitored
+from relens.serve.questions import other_questions
 from relens.serve.refusals import add_refusals
 from relens.serve.worker import Worker
 
@@ -78,6 +79,7 @@ def create_app(
     app.include_router(status(worker))
     app.include_router(look_ups(graph, run, explains=bool(ensemble.propagating)))
     app.include_router(predictions(ensemble, graph, worker))
+    app.include_router(other_questions(ensemble, graph, worker))
     _add_pages(app)
     _add_metrics(app, worker, log)
     app.add_middleware(Guard, limits=limits, access=Access(hosts, token, PAGES, {HEALTH}))

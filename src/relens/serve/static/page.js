@@ -14,63 +14,96 @@ const NO_PATHS = "No path is short enough, or no model that follows paths has a 
 const at = (id) => document.getElementById(id);
 const sides = [...document.getElementsByName("side")];
 let relations = [];
+let members = [];
 let explains = false;
 let turn = 0;
+let shownSide = "tail";
 
 // ---- the question and the address ----------------------------------------------------------------------------
 
-// A question: {side: "tail" | "head" (what is asked for), anchor, relation, top, known, trail: [{side, anchor, relation}]}
+// A question: {side: "tail" | "head" | "relation" | "truth" (what is asked for), anchor, relation, other, top, known,
+// trail: [{side, anchor, relation, other}]}. With two entities, the anchor is the head and the other one is the tail.
 function fromAddress() {
   const parameters = new URLSearchParams(location.search);
-  const side = parameters.has("tail") ? "head" : "tail";
-  const trail = parameters.getAll("step").map((step) => step.split("\t")).filter((parts) => parts.length === 3);
+  let side = parameters.has("tail") ? "head" : "tail";
+  if (parameters.has("head") && parameters.has("tail")) side = parameters.has("relation") ? "truth" : "relation";
+  const trail = parameters.getAll("step").map((step) => step.split("\t"));
   return {
     side,
-    anchor: parameters.get(side === "tail" ? "head" : "tail") ?? "",
+    anchor: parameters.get(side === "head" ? "tail" : "head") ?? "",
+    other: (hasTwo(side) && parameters.get("tail")) || "",
     relation: parameters.get("relation") ?? "",
     top: parameters.get("top") ?? "10",
     known: parameters.get("known") ?? "mark",
-    trail: trail.slice(-TRAIL_LIMIT).map(([from, anchor, relation]) => ({ side: from, anchor, relation })),
+    trail: trail.filter((parts) => parts.length === 3 || parts.length === 4).slice(-TRAIL_LIMIT)
+      .map(([from, anchor, relation, other = ""]) => ({ side: from, anchor, relation, other })),
   };
 }
 
-function toAddress({ side, anchor, relation, top, known, trail }) {
+const hasTwo = (side) => side === "relation" || side === "truth";
+const isComplete = ({ side, anchor, relation, other }) =>
+  Boolean(anchor && (relation || side === "relation") && (other || !hasTwo(side)));
+
+function toAddress({ side, anchor, relation, other, top, known, trail }) {
   const parameters = new URLSearchParams();
-  if (anchor) parameters.set(side === "tail" ? "head" : "tail", anchor);
+  if (anchor) parameters.set(side === "head" ? "tail" : "head", anchor);
+  if (hasTwo(side) && other) parameters.set("tail", other);
   if (relation) parameters.set("relation", relation);
   if (top !== "10") parameters.set("top", top);
   if (known !== "mark") parameters.set("known", known);
   for (const step of trail.slice(-TRAIL_LIMIT)) {
-    parameters.append("step", [step.side, step.anchor, step.relation].join("\t"));
+    const parts = [step.side, step.anchor, step.relation, ...(step.other ? [step.other] : [])];
+    parameters.append("step", parts.join("\t"));
   }
   return parameters.size ? `/?${parameters}` : "/";
 }
 
+const chosenSide = () => sides.find((radio) => radio.checked).value;
+
 function fromForm() {
   const { trail } = fromAddress();
+  const side = chosenSide();
   return {
-    side: sides.find((radio) => radio.checked).value,
+    side,
     anchor: at("entity").value.trim(),
-    relation: at("relation").value.trim(),
+    relation: side === "relation" ? "" : at("relation").value.trim(),
+    other: hasTwo(side) ? at("other").value.trim() : "",
     top: at("top").value,
     known: at("known").checked ? "mark" : "drop",
     trail,
   };
 }
 
-function toForm({ side, anchor, relation, top, known }) {
+function toForm({ side, anchor, relation, other, top, known }) {
   for (const radio of sides) radio.checked = radio.value === side;
   at("entity").value = anchor;
   at("relation").value = relation;
+  at("other").value = other;
   at("top").value = top;
   if (!at("top").value) at("top").value = "10";
   at("known").checked = known !== "drop";
-  nameTheField();
+  fitTheForm();
 }
 
-function nameTheField() {
-  const side = sides.find((radio) => radio.checked).value;
-  document.querySelector("label[for=entity]").textContent = side === "tail" ? "Head" : "Tail";
+// Show the fields of the chosen kind of question.
+function fitTheForm() {
+  const side = chosenSide();
+  document.querySelector("label[for=entity]").textContent = side === "head" ? "Tail" : "Head";
+  at("other-field").hidden = !hasTwo(side);
+  at("relation-field").hidden = side === "relation";
+  at("top-field").hidden = at("known-field").hidden = side === "truth";
+  shownSide = side;
+}
+
+// An entity stays what it is: the tail of a question for heads moves to the second field if there is one, and back.
+function changeSide() {
+  const side = chosenSide();
+  const [from, to] = shownSide === "head" ? ["entity", "other"] : ["other", "entity"];
+  if (hasTwo(side) !== hasTwo(shownSide) && (side === "head" || shownSide === "head")) {
+    at(to).value = at(from).value;
+    at(from).value = "";
+  }
+  fitTheForm();
 }
 
 function go(question) {
@@ -89,12 +122,13 @@ async function show() {
   at("message").hidden = true;
   at("welcome").hidden = Boolean(question.anchor || question.relation);
   if (!question.anchor) at("facts").hidden = true;
-  if (!question.anchor || !question.relation) at("result").hidden = true;
+  if (!isComplete(question)) at("result").hidden = true;
   document.title = question.anchor ? visible(`${sentence(question)} · relens`) : "relens";
   if (!question.anchor) return;
   at("result").classList.add("stale");
   const slow = setTimeout(() => (at("status").textContent = "Asking the models …"), 300);
   try {
+    if (hasTwo(question.side)) return await showTwo(question, () => mine === turn);
     const wanted = [ask("/api/entity", { label: question.anchor })];
     if (question.relation) wanted.push(ask("/api/predict", toParameters(question)));
     const [facts, prediction] = await Promise.all(wanted);
@@ -116,8 +150,10 @@ function toParameters({ side, anchor, relation, top, known }) {
   return { [side === "tail" ? "head" : "tail"]: anchor, relation, top, known };
 }
 
-function sentence({ side, anchor, relation }) {
+function sentence({ side, anchor, relation, other }) {
   const middle = relation || "…";
+  if (side === "relation") return `${anchor} → ? → ${other}`;
+  if (side === "truth") return `${anchor} → ${middle} → ${other}`;
   return side === "tail" ? `${anchor} → ${middle} → ?` : `? → ${middle} → ${anchor}`;
 }
 
@@ -138,10 +174,11 @@ function write(id, text) {
 // A link that the page follows itself; a new tab works too.
 function step(question, text, attributes = {}) {
   const link = element("a", { href: toAddress(question), text, ...attributes });
-  link.addEventListener("click", (event) => {
+  link.addEventListener("click", async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    go(question);
+    await go(question);
+    if (!at("result").hidden) at("result-title").focus();
   });
   return link;
 }
@@ -161,7 +198,7 @@ function showError(error, question) {
   const known = new Set(relations.flatMap(({ label, name }) => [label, name ?? label]));
   const links = (error.closest ?? []).map((label) => {
     const wrongRelation = question.relation && !known.has(question.relation);
-    return step({ ...question, [wrongRelation ? "relation" : "anchor"]: label }, label, { class: "chip" });
+    return step({ ...question, [error.field ?? (wrongRelation ? "relation" : "anchor")]: label }, label, { class: "chip" });
   });
   say(error.message, ...links);
 }
@@ -177,7 +214,7 @@ function showFacts(facts, question) {
   const lines = [["tail", "as head", facts.as_head], ["head", "as tail", facts.as_tail]].map(([side, title, counts]) => {
     const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, name, count }) => {
       const current = question.side === side && question.relation === relation ? "true" : undefined;
-      const next = { ...question, side, relation };
+      const next = { ...question, side, relation, other: "" };
       const chip = step(next, `${name ?? relation} `, { class: "chip", "aria-current": current });
       chip.append(element("small", { text: count.toLocaleString("en") }));
       return chip;
@@ -200,9 +237,104 @@ function showPrediction(prediction, question) {
   at("answers").tBodies[0].replaceChildren(
     ...answers.flatMap((answer) => row(answer, { question, models, weights, candidates })),
   );
-  at("answers").hidden = at("reading").hidden = answers.length === 0;
+  reveal(answers.length ? ["answers", "reading"] : []);
+}
+
+// Show the result with some of its parts.
+function reveal(parts) {
+  for (const part of ["answers", "reading", "relation-reading", "fact", "fact-reading"]) at(part).hidden = !parts.includes(part);
   at("result").hidden = false;
 }
+
+// ---- two entities: the relations between them, or the truth of a fact -----------------------------------------
+
+async function showTwo(question, isCurrent) {
+  const { side, anchor, relation, other, top, known } = question;
+  const lookUp = (label, field) => ask("/api/entity", { label }).catch((error) => {
+    throw Object.assign(error, { field });
+  });
+  const [facts] = await Promise.all([lookUp(anchor, "anchor"), lookUp(other, "other")]);
+  if (!isCurrent()) return;
+  showFacts(facts, question);
+  if (side === "relation") {
+    const found = await ask("/api/predict/relations", { head: anchor, tail: other, top, known });
+    if (isCurrent()) showRelations(found, question);
+    return;
+  }
+  const asked = { triples: [{ head: anchor, relation, tail: other }] };
+  // The verdict may have to wait for thresholds, or have none: the score does not.
+  const judged = ask("/api/classify", {}, asked).then(({ triples: [verdict] }) => verdict, (error) => ({ problem: error.message }));
+  const { triples: [scored] } = await ask("/api/score", {}, asked);
+  if (!isCurrent()) return;
+  showFact(scored, question);
+  const verdict = await judged;
+  if (isCurrent()) showVerdict(verdict);
+}
+
+function showRelations({ head, head_name, tail, tail_name, candidates, scale, answers }, question) {
+  write("result-title", sentence({ side: "relation", anchor: head_name ?? head, other: tail_name ?? tail }));
+  const fresh = answers.filter((answer) => !answer.known).length;
+  const known = question.known === "drop" ? "known ones are left out" : `${answers.length - fresh} known`;
+  write("result-note", `The best ${fresh} of ${candidates.toLocaleString("en")} new relations; ${known}. ` +
+    `Their scores are compared by: ${scale}.`);
+  const voting = new Set(answers.flatMap(({ votes }) => votes.map(({ model }) => model)));
+  const models = members.filter((model) => voting.has(model));
+  const columns = [["#", "rank"], ["relation"], ...models.map((model) => [model, `vote model-${members.indexOf(model) % 8}`])];
+  const cells = columns.map(([text, kind]) => element("th", { scope: "col", class: kind, text }));
+  at("answers").tHead.replaceChildren(element("tr", {}, ...cells));
+  const context = { weights: Object.fromEntries(models.map((model) => [model, 0])), candidates };
+  at("answers").tBodies[0].replaceChildren(...answers.map((answer) => relationRow(answer, models, context, question)));
+  reveal(answers.length ? ["answers", "relation-reading"] : []);
+}
+
+function relationRow(answer, models, context, question) {
+  const { side, anchor, relation, other, trail } = question;
+  const next = { ...question, side: "truth", relation: answer.relation, trail: [...trail, { side, anchor, relation, other }] };
+  const cell = element("th", { scope: "row", class: "answer" }, step(next, answer.name ?? answer.relation));
+  if (answer.name) cell.append(element("small", { class: "quiet", text: answer.relation }));
+  if (answer.known) cell.append(element("span", { class: "known", text: `known: ${answer.known}` }));
+  const votes = new Map(answer.votes.map((cast) => [cast.model, cast]));
+  const silent = { ...answer, abstained: [] };
+  const cells = models.map((model) => vote(votes.get(model), silent, model, members.indexOf(model), context));
+  const rank = element("td", { class: "rank", text: answer.rank });
+  return element("tr", { class: answer.known ? "is-known" : undefined }, rank, cell, ...cells);
+}
+
+function showFact(scored, question) {
+  const { head, head_name, relation, relation_name, tail, tail_name, known } = scored;
+  const shown = { side: "truth", anchor: head_name ?? head, relation: relation_name ?? relation, other: tail_name ?? tail };
+  write("result-title", sentence(shown));
+  write("result-note", known ? `A known fact: it is in ${known}.` : "No split has this fact.");
+  const past = { side: "truth", anchor: head, relation, other: tail };
+  const trail = [...question.trail, past];
+  const all = (side, anchor, text) => step({ ...question, side, anchor, relation, other: "", trail }, text, { class: "chip" });
+  const between = { ...question, side: "relation", anchor: head, relation: "", other: tail, trail };
+  const rows = [
+    ["verdict", "…"],
+    ["probability", scored.probability === null ? "–" : percent(scored.probability)],
+    ["rank of the tail", scored.tail_rank.toLocaleString("en"), all("tail", head, "all tails")],
+    ["rank of the head", scored.head_rank.toLocaleString("en"), all("head", tail, "all heads")],
+    ["score", number(scored.score), step(between, "all relations", { class: "chip" })],
+  ];
+  at("fact").replaceChildren(...rows.map(([name, text, ...links]) => {
+    const value = element("dd", {}, element("span", { text }), ...links);
+    if (name === "verdict") Object.assign(value, { id: "verdict" }).setAttribute("aria-live", "polite");
+    return element("div", {}, element("dt", { text: name }), value);
+  }));
+  reveal(["fact", "fact-reading"]);
+}
+
+function showVerdict({ problem, true: holds, value, threshold, own }) {
+  if (problem) {
+    at("verdict").replaceChildren(element("span", { class: "quiet", text: problem }));
+    return;
+  }
+  const reason = `value ${number(value)}, threshold ${number(threshold)}${own ? "" : " of all relations"}`;
+  const said = element("span", { class: holds ? "known" : "wrong", text: holds ? "true" : "false" });
+  at("verdict").replaceChildren(said, element("small", { class: "quiet", text: reason }));
+}
+
+const number = (value) => (value === null ? "–" : Number(value.toPrecision(3)).toLocaleString("en"));
 
 // Known facts are no candidates: they are counted apart, and each is ranked among the candidates alone.
 function counted(answers, { candidates, restriction }, dropped) {
@@ -322,7 +454,7 @@ function vote(cast, answer, model, place, { weights, candidates }) {
 
 function walk(answer, question) {
   const { side, anchor, relation } = question;
-  const next = { ...question, side: "tail", anchor: answer.entity, trail: [...question.trail, { side, anchor, relation }] };
+  const next = { ...question, side: "tail", anchor: answer.entity, other: "", trail: [...question.trail, { side, anchor, relation }] };
   const link = element("a", { href: toAddress(next), text: answer.name ?? answer.entity });
   link.addEventListener("click", async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -367,24 +499,30 @@ async function suggestRelations(typed) {
 // `pressed`: the question was sent off, so that what it lacks must be said; taking a suggestion just leads on.
 function askIfComplete(pressed) {
   const question = fromForm();
-  if (question.anchor && question.relation) return go(question);
-  const given = question.side === "tail" ? "head" : "tail";
-  const lacking = [!question.anchor && `a ${given}`, !question.relation && "a relation"].filter(Boolean).join(" and ");
-  if (pressed) say(`Name ${lacking} first: begin to type, and choose from the list.`);
+  if (isComplete(question)) return go(question);
+  const { side, anchor, relation, other } = question;
+  const lacking = [
+    !anchor && ["entity", side === "head" ? "a tail" : "a head"],
+    !relation && side !== "relation" && ["relation", "a relation"],
+    !other && hasTwo(side) && ["other", "a tail"],
+  ].filter(Boolean);
+  const named = lacking.map(([, name]) => name).join(", ").replace(/, ([^,]*)$/, " and $1");
+  if (pressed) say(`Name ${named} first: begin to type, and choose from the list.`);
   else at("message").hidden = true;
-  at(question.anchor ? "relation" : "entity").focus();
+  at(lacking[0][0]).focus();
 }
 
 function begin() {
   new Combobox(at("entity"), suggestEntities, () => askIfComplete(false));
+  new Combobox(at("other"), suggestEntities, () => askIfComplete(false));
   new Combobox(at("relation"), suggestRelations, () => askIfComplete(false));
   at("question").addEventListener("submit", (event) => {
     event.preventDefault();
     askIfComplete(true);
   });
-  for (const radio of sides) radio.addEventListener("change", nameTheField);
+  for (const radio of sides) radio.addEventListener("change", changeSide);
   for (const id of ["top", "known"]) {
-    at(id).addEventListener("change", () => fromForm().anchor && fromForm().relation && go(fromForm()));
+    at(id).addEventListener("change", () => isComplete(fromForm()) && go(fromForm()));
   }
   addEventListener("popstate", show);
 }
@@ -392,12 +530,13 @@ function begin() {
 async function introduce() {
   const [run, found] = await Promise.all([ask("/api/run"), ask("/api/relations")]);
   relations = found.relations;
+  members = run.models;
   explains = run.explains;
   const { dataset, models } = run;
   write("served", `${run.run}: ${dataset.entities.toLocaleString("en")} entities, ${dataset.relations} relations, ` +
     `${models.length} models`);
   const examples = relations.filter(({ example }) => example).slice(0, EXAMPLES).map(({ label, name, example }) => {
-    const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, trail: [] };
+    const question = { ...fromAddress(), side: "tail", anchor: example, relation: label, other: "", trail: [] };
     return step(question, sentence({ ...question, relation: name ?? label }), { class: "chip" });
   });
   at("examples").replaceChildren(...examples);

@@ -17,13 +17,16 @@ function takeFromAddress() {
 takeFromAddress();
 addEventListener("hashchange", () => takeFromAddress() && location.reload());
 
-export async function ask(path, parameters = {}) {
+// With a body, the request is a POST.
+export async function ask(path, parameters = {}, body = undefined) {
   const query = new URLSearchParams(parameters);
   const token = sessionStorage.getItem(KEY);
   let response;
   try {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    response = await fetch(query.size ? `${path}?${query}` : path, { headers });
+    const sent = body && { method: "POST", body: JSON.stringify(body) };
+    if (body) headers["Content-Type"] = "application/json";
+    response = await fetch(query.size ? `${path}?${query}` : path, { headers, ...sent });
   } catch {
     throw new Error("The service does not answer. Is it still running?");
   }
