@@ -96,6 +96,9 @@ def warm_up(ensemble: Ensemble) -> None:
         for relation, direction in places[:1]:
             question = (anchor, weights.relations[relation], DIRECTIONS[direction])
             list(ensemble.predict_many([question], top=1))
+    head, relation, tail = ensemble.dataset.train[0].tolist()
+    labels = ensemble.dataset.entities.labels
+    ensemble.score([(labels[head], ensemble.dataset.relations.labels[relation], labels[tail])])
 
 
 def _add_pages(app: FastAPI) -> None:
