@@ -127,7 +127,7 @@ def test_sampled_candidates_get_no_probabilities(run, tmp_path):
     copy = Run.open(tmp_path / "run")
     valid = copy.ranks("valid")
     sampled = changed(valid, provenance=replace(valid.provenance, candidates="sampled"))
-    with pytest.raises(RanksError, match="was ranked among sampled candidates, and probabilities are calibrated on"):
+    with pytest.raises(RanksError, match=r"was ranked among other candidates \(sampled\), and probabilities are"):
         calibrating.valid_ranks(replace_ranks(copy, sampled), copy.weights("dsc-score"))
     plain = valid.without_gaps()
     with pytest.raises(RanksError, match="was ranked without scores, and probabilities are calibrated on"):

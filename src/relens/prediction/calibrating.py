@@ -59,7 +59,8 @@ def valid_ranks(run: Run, weights: EnsembleWeights) -> PackedRanks:
     """Return the validation ranks that the weights were fitted on; an error says why they do not serve."""
     valid = run.ranks("valid")
     if valid.provenance.candidates != "all" or valid.gap_scales is None:
-        found = "among sampled candidates" if valid.provenance.candidates != "all" else "without scores"
+        among = valid.provenance.candidates
+        found = f"among other candidates ({among})" if among != "all" else "without scores"
         raise RanksError(
             f"{run.path} was ranked {found}, and probabilities are calibrated on the scores of all entities: rank "
             f"again with the trained models, `relens rank {run.path} --force`, and search again"
