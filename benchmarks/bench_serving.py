@@ -83,7 +83,7 @@ def main(source: str, preset: str, changes: tuple[str, ...], output: Path | None
     with TemporaryDirectory() as folder:
         bench = Bench(dataset, options, Path(folder))
         for name, members in (("six", MEMBERS), ("propagation", PROPAGATION)):
-            bench.build(name, members, source, preset, changes)
+            bench.build(name, members, preset, changes)
         report = {
             "benchmark": "serving",
             "dataset": {"name": dataset.name, **dataset.counts},
@@ -147,16 +147,17 @@ class Bench:
     def __init__(self, dataset: Dataset, options: Options, folder: Path) -> None:
         self.dataset, self.options, self.folder = dataset, options, folder
 
-    def build(self, name: str, members: Sequence[str], source: str, preset: str, changes: Sequence[str]) -> None:
+    def build(self, name: str, members: Sequence[str], preset: str, changes: Sequence[str]) -> None:
         """Make a run of models with random parameters, whose weights are equal."""
         data = self.dataset
         run = Run.create(self.folder / name, data.name)
+        run.keep_graph(data)
         models = {}
         for member in members:
             settings = resolve_settings(data.name, member, preset, [*changes, f"seed={self.options.seed}"])
             models[member] = new_model(settings, data.train, len(data.entities), len(data.relations)).eval()
             result = TrainingResult(step=0, best_step=0, best_mrr=None, ending="steps")
-            save_trained(models[member], settings, result, data, source, run.model_path(member) / "trained")
+            save_trained(models[member], settings, result, data, run.model_path(member) / "trained")
         scales = Ranker(models, data).fit_scales() if name == "six" else None
         for input in INPUTS if name == "six" else INPUTS[:1]:
             run.keep_weights(input, equal_weights(data, members, input, scales))
