@@ -474,6 +474,7 @@ def _results() -> Target:
     from relens.ensemble.learning_curves import Curve, curves_from_json, curves_to_json
     from relens.evaluation import PARTS
     from relens.files import read_json
+    from relens.records import RUN
     from relens.runs import Run
     from relens.tables.results import breakdown_table, comparison_table, evaluation_table, spread_table
 
@@ -497,7 +498,7 @@ def _results() -> Target:
 
     def seeds() -> Sequence[Files]:
         compared = compare(packed, test, ["mean"])
-        record = json.dumps({"kind": "relens run", "format": 2, "relens": "0", "name": "r", "dataset": "d"}).encode()
+        record = json.dumps(RUN.stamp({"name": "r", "dataset": "d"})).encode()
         curves = [Curve("dsc", "tpe", 50, 2, True, [0.0, 1.0], [0.5, 0.6])]
         contents = {
             "comparison.json": compared.to_json(),

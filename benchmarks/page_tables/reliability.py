@@ -21,8 +21,7 @@ def campaigns() -> str:
             tallies = [report["campaigns"][name][attack] for report in found]
             numbers = [f"{tally[key]:,}" for tally in tallies for key in ("tried", "survived")]
             rows.append([name, attack.replace("_", " "), *numbers])
-    times = [text for report in found for text in (f"{report['seconds'] / 60:.0f} min", "")]
-    return table(header, [*rows, ["all", "time", *times]])
+    return table(header, rows)
 
 
 def _calibrations() -> list[dict[str, Any]]:

@@ -325,7 +325,7 @@ def _report(run: Run, execution: Execution) -> None:
     def work() -> list[Path]:
         execution.progress.note("writing the report")
         write_report(run, folder, progress=execution.progress)
-        return [*_files(folder), *([curves] if curves.is_file() else [])]
+        return [*_files(folder), *_files(run.path / "reliability"), *([curves] if curves.is_file() else [])]
 
     made_from = [file_checksum(run.comparison_path), _calibrations(run), __version__]
     stage = Stage(run, "report", made_from, lambda: ([_results(run), __version__], (folder / "index.html").is_file()))

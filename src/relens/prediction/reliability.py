@@ -1,6 +1,7 @@
 """Reliability: how often answers are true, beside the probability that was stated, on the test split."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import SPLITS
+from relens.errors import DamagedError
 from relens.prediction.confidence import Confidence
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.judging import Hidden, Panel, judge
@@ -124,10 +126,9 @@ def measure_reliability(
         return None
     path = run.reliability_path(name)
     made_from = [confidence.digest, run.ranks("test").digest, seed, *size]
-    if path.is_file():
-        record = RELIABILITY.read(path)
-        with RELIABILITY.parsing(str(path)):
-            if record["made_from"] == made_from:
+    with suppress(DamagedError):  # it is measured again
+        if path.is_file() and (record := RELIABILITY.read(path)).get("made_from") == made_from:
+            with RELIABILITY.parsing(str(path)):
                 return {key: Reliability.from_json(mapping(record[key])) for key in POPULATIONS}
     ensemble = Ensemble.open(run, name, device)
     population = Population.sample(ensemble.dataset, SPLITS[:2], SPLITS[2], seed, size)

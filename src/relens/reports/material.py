@@ -121,6 +121,8 @@ def _reliability(run: Run, progress: Progress, missing: list[str]) -> dict[str, 
     """Return the reliability of the default weights' probabilities; if there is none, ``missing`` gets a sentence."""
     try:
         found = measure_reliability(run, run.choose_weights(), progress=progress)
+    except DamagedError:
+        raise
     except RelensError as error:
         missing.append(f"The reliability of the confidence is not shown: {error}")
         return None
