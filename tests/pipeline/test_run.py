@@ -254,8 +254,11 @@ WORK = ("training ", "ranking ", "searching ", "calibrating ", "writing ")
         ("report/figures/weights.svg", ["writing the report"]),
         ("report/relations.csv", ["writing the report"]),
         ("stages/report.json", ["writing the report"]),
-        ("comparison.json", ["searching weights", "writing the report"]),
-        ("ranks/made_by.json", ["ranking the", "searching weights", "writing the report"]),
+        ("comparison.json", ["searching weights", "calibrating the confidence", "writing the report"]),
+        (
+            "ranks/made_by.json",
+            ["ranking the", "searching weights", "calibrating the confidence", "writing the report"],
+        ),
         ("models/complex/trained/model.safetensors", ["training 1 model"]),
         ("models/complex/trained/model.json", ["training 1 model"]),
         ("models/complex/trained/labels.json", ["training 1 model"]),
