@@ -1,4 +1,4 @@
-"""What a run keeps that no longer belongs together: weights of earlier ranks, results of earlier weights.
+"""Stale results in a run: weights of earlier ranks, and results of earlier weights.
 
 Nothing is recorded for this: weights name the ranks that they were fitted on, a comparison holds its weights and names
 its ranks, and the page of a report names the comparison that it shows.

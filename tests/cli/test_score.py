@@ -53,6 +53,9 @@ def test_wrong_questions_are_refused(ring, asked, tmp_path):  # noqa: F811
     fail(2, whole, "score", ring, "--head", "s1", "--triples", asked)
     asked.write_text("s1\tnext\ts2\nnobody\tnxt\ts2\n")
     output = tmp_path / "found.tsv"
+    one = fail(2, "unknown relation 'nex'; did you mean 'next'?", "score", ring, "--head", "s1", "--relation", "nex",
+               "--tail", "s2")  # fmt: skip
+    assert "--triples" not in one.err
     outcome = fail(2, "found 2 names that the graph does not have", "score", ring, "--triples", asked, "-o", output)
     assert f"{asked}, line 2: unknown relation 'nxt'; did you mean 'next'?" in outcome.err
     assert not output.exists()

@@ -13,7 +13,7 @@ from relens.tables import Column, Row, Table
 from relens.tables.results import INTERVAL, QUERIES, metric_column
 
 QUESTIONS = ("entity", "relation", "classify")
-"""What ``relens evaluate`` can ask; all but the first one need the models."""
+"""The questions of ``relens evaluate``; all but the first one need the models."""
 
 
 def evaluate_question(

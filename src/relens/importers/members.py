@@ -232,7 +232,7 @@ class Member:
 
 
 NewMember = PykeenFolder | PythonObject
-"""What a member is made from."""
+"""The sources that a member can be made from."""
 
 
 def keep_member(folder: Path, new: NewMember, dataset: Dataset) -> Member:

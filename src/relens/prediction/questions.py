@@ -1,4 +1,4 @@
-"""What is asked: queries by name and by id, options of a prediction, and files of questions.
+"""Questions: queries by name and by id, options of a prediction, and files of questions.
 
 A line of a file has the tab-separated fields ``anchor relation direction``, or a JSON object with those keys. If the
 missing side is the relation, the fields are ``head tail relation``, or the keys ``head`` and ``tail``.

@@ -29,7 +29,7 @@ def _log_rank(found: RankedAnswers) -> Floats:
 
 
 STATISTICS: Mapping[str, Callable[[RankedAnswers], Floats]] = {"score": _score, "rank": _log_rank}
-"""What may be compared with a threshold, from both queries of n triples: the mean of the scores of tail and head, or
+"""Values to compare with a threshold, from both queries of n triples: the mean of the scores of tail and head, or
 minus the mean logarithm of their ranks; (n,), higher is more likely true."""
 
 

@@ -64,6 +64,8 @@ def triples_in_ids(triples: Facts, names: Names) -> npt.NDArray[np.int32]:
             for kind, name, number in zip(("entity", "relation", "entity"), row, numbers, strict=True):
                 if number is None:
                     unknown.setdefault((kind, name), place)
+    if unknown and len(rows) == 1:
+        raise DatasetError("\n".join(_problem(names, *name) for name in unknown))
     if unknown:
         listed = [f"{place}: {_problem(names, *name)}" for name, place in list(unknown.items())[:LISTED]]
         more = f"\n… and {len(unknown) - LISTED:,} more" if len(unknown) > LISTED else ""
