@@ -152,7 +152,7 @@ def test_suspicious_data_is_noted(tmp_path):
 LONG = ("--models", "transe,complex", "--device", "cpu", "--no-report")
 LONG += tuple(
     part
-    for change in ("steps=1500", "validate_every=500", "batch=64", "dim=16", "transe.negatives=8")
+    for change in ("steps=600", "validate_every=200", "batch=64", "dim=16", "transe.negatives=8")
     for part in ("--set", change)
 )
 
@@ -188,7 +188,7 @@ def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, t
     )  # fmt: skip
     with process:
         assert process.stderr is not None
-        line = until(process.stderr.readline, "step 500 of 1,500,")
+        line = until(process.stderr.readline, "step 200 of 600,")
         (os.killpg if to_all else os.kill)(process.pid, sent)
         out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, ""), err
@@ -196,9 +196,7 @@ def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, t
         assert "Traceback" not in err
     kept = re.search(r"interrupted; \S+ keeps (.*)\. Nothing half-written was left behind", err)
     assert kept, err
-    steps = {
-        name: int(step.replace(",", "")) for name, step in re.findall(r"(\w+) \(step ([\d,]+) of 1,500\)", kept[1])
-    }
+    steps = {name: int(step) for name, step in re.findall(r"(\w+) \(step (\d+) of 600\)", kept[1])}
     assert steps.keys() >= {line.split()[1].rstrip(":")}
     assert_resumes(command, steps, uninterrupted)
 
@@ -207,7 +205,7 @@ def assert_resumes(command: list[str], steps: dict[str, int], uninterrupted: str
     """Run an interrupted command to its end: it resumes at some steps, with the result of an uninterrupted one."""
     again = succeed(*command, "--jobs", 1)
     for name in ("transe", "complex"):
-        expected = f"resumes at step {steps[name]:,} of 1,500" if name in steps else "begins"
+        expected = f"resumes at step {steps[name]} of 600" if name in steps else "begins"
         assert f"relens: {name}: {expected}\n" in again.err
     assert again.out == uninterrupted
 
@@ -219,7 +217,7 @@ def test_a_run_whose_terminal_is_closed_keeps_its_models_and_resumes(graph, unin
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-m", "relens", *command, "--jobs", "2"])
     with open(terminal) as shown:
-        until(shown.readline, "step 500 of 1,500,")
+        until(shown.readline, "step 200 of 600,")
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 130
     steps = {name: newest_step(tmp_path / "run" / "models" / name) for name in ("transe", "complex")}

@@ -60,6 +60,27 @@ def test_where_nothing_is_changed_a_signal_ends_the_work_at_once():
         assert interruption.requested
 
 
+def test_an_error_that_code_in_c_makes_of_the_signal_is_the_interrupt():
+    with Interruption() as interruption, pytest.raises(KeyboardInterrupt), interruption.immediate():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemError("returned a result with an exception set") from None
+
+
+def test_an_error_that_tells_of_the_interrupt_stays():
+    with Interruption() as interruption, pytest.raises(RuntimeError, match="kept"), interruption.immediate():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as interrupt:
+            raise RuntimeError("kept") from interrupt
+
+
+def test_without_a_signal_errors_stay_what_they_are():
+    with Interruption() as interruption, pytest.raises(SystemError), interruption.immediate():
+        raise SystemError
+
+
 def test_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with Interruption() as interruption:

@@ -45,10 +45,17 @@ class Interruption:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """Raise ``KeyboardInterrupt`` for a signal inside: for work that changes nothing and may end anywhere."""
+        """Raise ``KeyboardInterrupt`` for a signal inside: for work that changes nothing and may end anywhere.
+
+        Code in C, and compilers, may turn the interrupt into an error of their own; it becomes the interrupt again.
+        """
         self._immediate = True
         try:
             yield
+        except Exception as error:
+            if not self.requested or isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            raise KeyboardInterrupt from None
         finally:
             self._immediate = False
 
