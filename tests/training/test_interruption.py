@@ -60,24 +60,27 @@ def test_where_nothing_is_changed_a_signal_ends_the_work_at_once():
         assert interruption.requested
 
 
-def test_an_error_that_code_in_c_makes_of_the_signal_is_the_interrupt():
-    with Interruption() as interruption, pytest.raises(KeyboardInterrupt), interruption.immediate():
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise SystemError("returned a result with an exception set") from None
-
-
-def test_an_error_that_tells_of_the_interrupt_stays():
-    with Interruption() as interruption, pytest.raises(RuntimeError, match="kept"), interruption.immediate():
+def interrupted(error: Exception, *, tells: bool) -> None:
+    """Do work in which a signal arrives, and where an error takes the place of the interrupt, or tells of it."""
+    with Interruption() as interruption, interruption.immediate():
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt as interrupt:
-            raise RuntimeError("kept") from interrupt
+            raise error from interrupt if tells else None
+
+
+def test_an_error_that_takes_the_place_of_the_interrupt_is_the_interrupt():
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(SystemError("returned a result with an exception set"), tells=False)
+
+
+def test_an_error_that_tells_of_the_interrupt_stays():
+    with pytest.raises(RuntimeError, match="kept"):
+        interrupted(RuntimeError("kept"), tells=True)
 
 
 def test_without_a_signal_errors_stay_what_they_are():
-    with Interruption() as interruption, pytest.raises(SystemError), interruption.immediate():
+    with pytest.raises(SystemError), Interruption() as interruption, interruption.immediate():
         raise SystemError
 
 
