@@ -46,6 +46,7 @@ COVERED_BY = {
     "models/complex_rp.py": "models/test_contract.py",
     "models/conve.py": "models/test_formulas.py",
     "models/cpu_kernels.py": "models/test_cpu.py",
+    "models/cpu_propagation_kernels.py": "models/test_cpu_propagation.py",
     "models/embedding.py": "models/test_contract.py",
     "models/entry.py": "models/test_options.py",
     "models/fused/": "models/test_kernels.py",

@@ -62,6 +62,30 @@ def compare(kind: int, vector: Reals, table: Reals, out: Reals, begin: int, end:
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
+def add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
+    """Add the product of a matrix (I, J) with ``rows`` (J, WIDTH) to ``out`` (I, WIDTH), sixteen of its numbers at a time.
+
+    These stay in registers while the rows pass. I and J are multiples of ``STEP``.
+    """
+    for i in range(0, len(matrix), STEP):
+        m0, m1, m2, m3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        # Rows of one slice are a known distance apart, so they need not be checked for overlaps.
+        y = out[i : i + STEP].reshape(STEP * WIDTH)
+        for j in range(0, matrix.shape[1], STEP):
+            x = rows[j : j + STEP].reshape(STEP * WIDTH)
+            a0, b0, c0, d0 = m0[j], m0[j + 1], m0[j + 2], m0[j + 3]
+            a1, b1, c1, d1 = m1[j], m1[j + 1], m1[j + 2], m1[j + 3]
+            a2, b2, c2, d2 = m2[j], m2[j + 1], m2[j + 2], m2[j + 3]
+            a3, b3, c3, d3 = m3[j], m3[j + 1], m3[j + 2], m3[j + 3]
+            for at in range(WIDTH):
+                x0, x1, x2, x3 = x[at], x[WIDTH + at], x[2 * WIDTH + at], x[3 * WIDTH + at]
+                y[at] += a0 * x0 + b0 * x1 + c0 * x2 + d0 * x3
+                y[WIDTH + at] += a1 * x0 + b1 * x1 + c1 * x2 + d1 * x3
+                y[2 * WIDTH + at] += a2 * x0 + b2 * x1 + c2 * x2 + d2 * x3
+                y[3 * WIDTH + at] += a3 * x0 + b3 * x1 + c3 * x2 + d3 * x3
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
 def compare_blocks(
     vector: Reals,
     matrices: Reals,
@@ -95,7 +119,7 @@ def compare_blocks(
                     rows[j, at] = row[i * k + j]
             for g in range(len(matrices)):
                 projected[:] = 0
-                _add_product(matrices[g, i], rows, projected)
+                add_product(matrices[g, i], rows, projected)
                 for q in range(first[g], first[g + 1]):
                     squares[:] = 0
                     for j in range(k):
@@ -106,25 +130,3 @@ def compare_blocks(
                     for at in range(WIDTH):
                         total[at] += np.sqrt(squares[at])
         out[:, e : e + width] = sums[:, :width]
-
-
-@njit(cache=True, nogil=True, fastmath=_MATH)
-def _add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
-    """Add the product of a matrix (K, K) with ``rows`` (K, WIDTH) to ``out``, sixteen numbers of the matrix at a time.
-
-    These stay in registers while the rows pass.
-    """
-    for i in range(0, len(matrix), STEP):
-        m0, m1, m2, m3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
-        y0, y1, y2, y3 = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for j in range(0, len(matrix), STEP):
-            x0, x1, x2, x3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-            a0, b0, c0, d0 = m0[j], m0[j + 1], m0[j + 2], m0[j + 3]
-            a1, b1, c1, d1 = m1[j], m1[j + 1], m1[j + 2], m1[j + 3]
-            a2, b2, c2, d2 = m2[j], m2[j + 1], m2[j + 2], m2[j + 3]
-            a3, b3, c3, d3 = m3[j], m3[j + 1], m3[j + 2], m3[j + 3]
-            for at in range(WIDTH):
-                y0[at] += a0 * x0[at] + b0 * x1[at] + c0 * x2[at] + d0 * x3[at]
-                y1[at] += a1 * x0[at] + b1 * x1[at] + c1 * x2[at] + d1 * x3[at]
-                y2[at] += a2 * x0[at] + b2 * x1[at] + c2 * x2[at] + d2 * x3[at]
-                y3[at] += a3 * x0[at] + b3 * x1[at] + c3 * x2[at] + d3 * x3[at]
