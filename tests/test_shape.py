@@ -45,6 +45,7 @@ COVERED_BY = {
     "models/complex.py": "models/test_formulas.py",
     "models/complex_rp.py": "models/test_contract.py",
     "models/conve.py": "models/test_formulas.py",
+    "models/cpu_blocks.py": "models/test_cpu.py",
     "models/cpu_kernels.py": "models/test_cpu.py",
     "models/cpu_propagation_kernels.py": "models/test_cpu_propagation.py",
     "models/embedding.py": "models/test_contract.py",

@@ -33,27 +33,6 @@ def compare(kind: int, vector: Tensor, table: Tensor, candidates: Tensor | None)
     return torch.from_numpy(out)
 
 
-def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
-    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, E) or (B, P); see ``relens.models.distance.block_distance``."""
-    if candidates is not None:
-        n = len(candidates)
-        chunks = zip(vector.chunk(n), group.chunk(n), candidates, strict=True)
-        return torch.cat([block_distance(part, matrices, own, table[ids], None) for part, own, ids in chunks])
-    from relens.models import cpu_kernels  # needs numba
-
-    n_blocks, k = matrices.shape[1:3]
-    order = torch.argsort(group)
-    distinct, counts = torch.unique(group, return_counts=True)
-    missing = -k % cpu_kernels.STEP
-    filled = array(torch.nn.functional.pad(matrices[distinct], (0, missing, 0, missing)))
-    first = np.append(0, np.cumsum(counts.numpy()))
-    blocks = array(vector[order].view(-1, n_blocks, k))
-    out = np.empty((len(vector), len(table)), np.float32)
-    work = partial(cpu_kernels.compare_blocks, blocks, filled, first, array(table), out)
-    in_parts(work, len(table), len(distinct) * k * table.numel())
-    return torch.from_numpy(out)[torch.argsort(order)]
-
-
 def in_parts(work: Callable[[int, int], None], n: int, cost: int) -> None:
     """Do ``work(begin, end)`` for all of n items, in threads if there is enough to do.
 

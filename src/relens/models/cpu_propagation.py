@@ -60,11 +60,12 @@ def hidden_scores(states: Tensor, of_state: Tensor, offset: Tensor, last: Tensor
         last: weights of the hidden numbers, (h,).
         bias: added to every score, (1,).
     """
+    from relens.models import cpu_kernels
     from relens.models import cpu_propagation_kernels as kernels
 
     of_queries = cpu.array(states.transpose(0, 1))
-    rows, offsets = (_filled(cpu.array(part), kernels.STEP) for part in (of_state, offset.T))
-    matrix, weights = _filled(rows.T, kernels.STEP).T, _filled(cpu.array(last), kernels.STEP)
+    rows, offsets = (_filled(cpu.array(part), cpu_kernels.STEP) for part in (of_state, offset.T))
+    matrix, weights = _filled(rows.T, cpu_kernels.STEP).T, _filled(cpu.array(last), cpu_kernels.STEP)
     matrix, offsets = np.ascontiguousarray(matrix), np.ascontiguousarray(offsets.T)
     out = np.empty(of_queries.shape[:2], np.float32)
     for b in range(len(out)):

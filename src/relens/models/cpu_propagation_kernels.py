@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from relens.models.cpu_kernels import STEP, WIDTH, add_product
+from relens.models.cpu_kernels import WIDTH, add_product
 
 Reals = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
