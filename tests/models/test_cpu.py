@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from relens.data.queries import Queries
-from relens.models import cpu, cpu_kernels
+from relens.models import cpu, cpu_blocks, cpu_kernels
 from relens.models.embedding import ENCODED_ROWS
 from relens.ranking.scoring import score_queries
 from tests.models.small import CASES, IDS, N_ENTITIES, N_RELATIONS, make
@@ -55,10 +55,10 @@ def test_distances_of_blocks_are_those_of_a_loop(k):
     vector, table = rows(5, 2 * k, 0), rows(7, 2 * k, 1)
     matrices = rows(3 * 2 * k, k, 2).view(3, 2, k, k)
     group = torch.tensor([2, 0, 2, 0, 0])
-    found = cpu.block_distance(vector, matrices, group, table, None)
+    found = cpu_blocks.block_distance(vector, matrices, group, table, None)
     torch.testing.assert_close(found, distance_by_loop(vector, matrices, group, table), rtol=1e-5, atol=1e-5)
     candidates = torch.tensor([[0, 6]] * 5)
-    given = cpu.block_distance(vector, matrices, group, table, candidates)
+    given = cpu_blocks.block_distance(vector, matrices, group, table, candidates)
     torch.testing.assert_close(given, found[:, [0, 6]], rtol=0, atol=0)
 
 
@@ -82,10 +82,67 @@ def test_no_bit_of_a_distance_of_blocks_depends_on_the_batch(k):
     vector, table = rows(11, 3 * k, 0), rows(300, 3 * k, 1)
     matrices = rows(4 * 3 * k, k, 2).view(4, 3, k, k)
     group = torch.arange(11) % 4
-    expected = cpu.block_distance(vector, matrices, group, table, None)
+    expected = cpu_blocks.block_distance(vector, matrices, group, table, None)
     for some in ([0], [5, 1], list(range(10, -1, -1))):
-        assert torch.equal(cpu.block_distance(vector[some], matrices, group[some], table, None), expected[some])
-    assert torch.equal(cpu.block_distance(vector, matrices, group, table[:77], None), expected[:, :77])
+        assert torch.equal(cpu_blocks.block_distance(vector[some], matrices, group[some], table, None), expected[some])
+    assert torch.equal(cpu_blocks.block_distance(vector, matrices, group, table[:77], None), expected[:, :77])
+
+
+@pytest.mark.parametrize("slots", [0, 1, 3, 4])
+def test_kept_norms_change_no_bit(slots, monkeypatch):
+    k = 3
+    vector, table = rows(12, 2 * k, 0), rows(300, 2 * k, 1)
+    matrices = rows(4 * 2 * k, k, 2).view(4, 2, k, k)
+    group = torch.arange(12) % 4
+    expected = cpu_blocks.block_distance(vector, matrices, group, table, None)
+    norms = 4 * 384 * 2  # of one group: three tiles of 128 rows
+    monkeypatch.setattr(cpu_blocks, "KEPT", slots * norms + (norms * k if slots else 0))
+    monkeypatch.setattr(cpu_blocks.KeptNorms, "room", lambda self, *sizes: slots)
+    kept = cpu_blocks.KeptNorms()
+    for some in ([0, 4, 8], [1], [2, 3], [0, 1, 2], list(range(12)), [3, 0], [1, 1, 2, 2]):
+        found = cpu_blocks.block_distance(vector[some], matrices, group[some], table, None, kept)
+        assert torch.equal(found, expected[some])
+
+
+def test_norms_are_kept_for_the_matrices_used_last(monkeypatch):
+    matrices, table = rows(5 * 2 * 4, 4, 2).view(5, 2, 4, 4), rows(10, 8, 1)
+    tiles, one = 4 * 128 * 8, 4 * 128 * 2
+    kept, squared = cpu_blocks.KeptNorms(), []
+    square = cpu_blocks._square
+    monkeypatch.setattr(cpu_blocks, "_square", lambda own, *rest: squared.append(own) or square(own, *rest))
+    monkeypatch.setattr(cpu_blocks, "KEPT", tiles + one)
+    assert kept.room(matrices, len(table)) == 5
+    monkeypatch.setattr(cpu_blocks, "KEPT", tiles - 1)
+    assert kept.room(matrices, len(table)) == 0
+    monkeypatch.setattr(cpu_blocks, "KEPT", 3 * one)
+    monkeypatch.setattr(cpu_blocks.KeptNorms, "room", lambda self, *sizes: 3)
+    for group, missing in (([0, 1], 2), ([2], 1), ([0], 0), ([3, 1], 1), ([0, 1, 3], 0), ([4], 1), ([0], 1)):
+        squared.clear()
+        kept.of(matrices, group, table)
+        assert len(squared) == missing, group
+
+
+def test_what_is_kept_ends_with_the_parameters():
+    model = make("house", {"dim": 8, "block": 4}).float().eval()
+    queries = Queries.from_columns(np.zeros((5, 1), int))
+    before = score_queries(model, queries)
+    with torch.no_grad():
+        model.entity.add_(0.1)
+        model.relation.mul_(-2.0)
+    after = score_queries(model, queries)
+    fresh = make("house", {"dim": 8, "block": 4}).float().eval()
+    fresh.load_state_dict(model.state_dict())
+    assert not torch.equal(before, after)
+    assert torch.equal(after, score_queries(fresh, queries))
+
+
+def test_a_table_that_is_large_is_read_in_pieces(monkeypatch):
+    vector, table = rows(5, 8, 0), rows(700, 8, 1)
+    matrices, group = rows(3 * 2 * 4, 4, 2).view(3, 2, 4, 4), torch.tensor([2, 0, 2, 1, 0])
+    expected = cpu_blocks.block_distance(vector, matrices, group, table, None)
+    monkeypatch.setattr(cpu_blocks, "KEPT", 4 * 2 * (4 + 3) * 200)
+    found = cpu_blocks.block_distance(vector, matrices, group, table, None, cpu_blocks.KeptNorms())
+    assert torch.equal(found, expected)
 
 
 def test_several_threads_fill_what_one_fills(monkeypatch):

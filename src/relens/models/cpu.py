@@ -28,40 +28,19 @@ def compare(kind: int, vector: Tensor, table: Tensor, candidates: Tensor | None)
     from relens.models import cpu_kernels  # needs numba
 
     out = np.empty((len(vector), len(table)), np.float32)
-    _in_parts(partial(cpu_kernels.compare, kind, _array(vector), _array(table), out), out, vector.shape[1])
+    work = partial(cpu_kernels.compare, kind, array(vector), array(table), out)
+    in_parts(work, len(table), out.size * vector.shape[1])
     return torch.from_numpy(out)
 
 
-def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
-    """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖, (B, E) or (B, P); see ``relens.models.distance.block_distance``."""
-    if candidates is not None:
-        n = len(candidates)
-        chunks = zip(vector.chunk(n), group.chunk(n), candidates, strict=True)
-        return torch.cat([block_distance(part, matrices, own, table[ids], None) for part, own, ids in chunks])
-    from relens.models import cpu_kernels  # needs numba
+def in_parts(work: Callable[[int, int], None], n: int, cost: int) -> None:
+    """Do ``work(begin, end)`` for all of n items, in threads if there is enough to do.
 
-    n_blocks, k = matrices.shape[1:3]
-    order = torch.argsort(group)
-    distinct, counts = torch.unique(group, return_counts=True)
-    missing = -k % cpu_kernels.STEP
-    filled = _array(torch.nn.functional.pad(matrices[distinct], (0, missing, 0, missing)))
-    first = np.append(0, np.cumsum(counts.numpy()))
-    blocks = _array(vector[order].view(-1, n_blocks, k))
-    out = np.empty((len(vector), len(table)), np.float32)
-    work = partial(cpu_kernels.compare_blocks, blocks, filled, first, _array(table), out)
-    _in_parts(work, out, len(distinct) * k * table.shape[1] // len(vector))
-    return torch.from_numpy(out)[torch.argsort(order)]
-
-
-def _in_parts(work: Callable[[int, int], None], out: "np.ndarray[Any, Any]", cost: int) -> None:
-    """Fill all columns of ``out`` (B, E) with ``work(begin, end)``, in threads if there is enough to do.
-
-    ``cost`` is the number of coordinates behind a number of ``out``.
+    ``cost`` is the number of coordinates that all of it compares.
     """
-    n = out.shape[1]
-    n_parts = min(torch.get_num_threads(), 1 + out.size * cost // SMALL)
+    n_parts = min(torch.get_num_threads(), 1 + cost // SMALL, n)
     limits = [n * part // n_parts for part in range(n_parts + 1)]
-    if n_parts == 1:
+    if n_parts <= 1:
         work(0, n)
         return
     with ThreadPoolExecutor(n_parts - 1) as pool:
@@ -71,6 +50,7 @@ def _in_parts(work: Callable[[int, int], None], out: "np.ndarray[Any, Any]", cos
             other.result()
 
 
-def _array(values: Tensor) -> "np.ndarray[Any, Any]":
+def array(values: Tensor) -> "np.ndarray[Any, Any]":
+    """Return a tensor without gradients as a contiguous array."""
     array: np.ndarray[Any, Any] = values.detach().contiguous().numpy()
     return array

@@ -15,7 +15,7 @@ from relens.models.cpu import L1, MODULUS
 Reals = npt.NDArray[np.float32]
 
 WIDTH = 128
-"""Candidates that ``compare_blocks`` takes at a time."""
+"""Rows of a table that products take at a time."""
 STEP = 4
 """Rows and columns of a matrix that are multiplied at a time; both are filled up with zeros to a multiple of it."""
 # Sums may be reordered to fit vector registers, in the same way in every call. Values that are not finite stay so.
@@ -62,69 +62,112 @@ def compare(kind: int, vector: Reals, table: Reals, out: Reals, begin: int, end:
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def compare_blocks(
-    vector: Reals,
-    matrices: Reals,
-    first: npt.NDArray[np.int64],
-    table: Reals,
-    out: Reals,
-    begin: int,
-    end: int,
-) -> None:
-    """Fill columns of ``out`` (B, E) with Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks of k coordinates.
+def add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
+    """Add the product of a matrix (I, J) with ``rows`` (J, WIDTH) to ``out`` (I, WIDTH).
 
-    Args:
-        vector: (B, c, k), queries with the same matrices next to each other.
-        matrices: (G, c, K, K), filled up with zeros to a multiple of ``STEP``.
-        first: the queries ``first[g]`` to ``first[g + 1]`` use ``matrices[g]``, (G + 1,).
-        table: (E, c·k).
-        begin, end: the rows of the table to compare with.
-    """
-    n, n_blocks, k = vector.shape
-    rows = np.zeros((matrices.shape[2], WIDTH), np.float32)
-    projected = np.empty((matrices.shape[2], WIDTH), np.float32)
-    squares = np.empty(WIDTH, np.float32)
-    sums = np.empty((n, WIDTH), np.float32)
-    for e in range(begin, end, WIDTH):
-        width = min(WIDTH, end - e)
-        sums[:] = 0
-        for i in range(n_blocks):
-            for at in range(width):
-                row = table[e + at]
-                for j in range(k):
-                    rows[j, at] = row[i * k + j]
-            for g in range(len(matrices)):
-                projected[:] = 0
-                _add_product(matrices[g, i], rows, projected)
-                for q in range(first[g], first[g + 1]):
-                    squares[:] = 0
-                    for j in range(k):
-                        of_query, of_rows = vector[q, i, j], projected[j]
-                        for at in range(WIDTH):
-                            squares[at] += (of_query - of_rows[at]) * (of_query - of_rows[at])
-                    total = sums[q]
-                    for at in range(WIDTH):
-                        total[at] += np.sqrt(squares[at])
-        out[:, e : e + width] = sums[:, :width]
-
-
-@njit(cache=True, nogil=True, fastmath=_MATH)
-def _add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
-    """Add the product of a matrix (K, K) with ``rows`` (K, WIDTH) to ``out``, sixteen numbers of the matrix at a time.
-
-    These stay in registers while the rows pass.
+    Sixteen numbers of the matrix stay in registers while the rows pass. I and J are multiples of ``STEP``.
     """
     for i in range(0, len(matrix), STEP):
         m0, m1, m2, m3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
-        y0, y1, y2, y3 = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for j in range(0, len(matrix), STEP):
-            x0, x1, x2, x3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        # Rows of one slice are a known distance apart, so they need not be checked for overlaps.
+        y = out[i : i + STEP].reshape(STEP * WIDTH)
+        for j in range(0, matrix.shape[1], STEP):
+            x = rows[j : j + STEP].reshape(STEP * WIDTH)
             a0, b0, c0, d0 = m0[j], m0[j + 1], m0[j + 2], m0[j + 3]
             a1, b1, c1, d1 = m1[j], m1[j + 1], m1[j + 2], m1[j + 3]
             a2, b2, c2, d2 = m2[j], m2[j + 1], m2[j + 2], m2[j + 3]
             a3, b3, c3, d3 = m3[j], m3[j + 1], m3[j + 2], m3[j + 3]
             for at in range(WIDTH):
-                y0[at] += a0 * x0[at] + b0 * x1[at] + c0 * x2[at] + d0 * x3[at]
-                y1[at] += a1 * x0[at] + b1 * x1[at] + c1 * x2[at] + d1 * x3[at]
-                y2[at] += a2 * x0[at] + b2 * x1[at] + c2 * x2[at] + d2 * x3[at]
-                y3[at] += a3 * x0[at] + b3 * x1[at] + c3 * x2[at] + d3 * x3[at]
+                x0, x1, x2, x3 = x[at], x[WIDTH + at], x[2 * WIDTH + at], x[3 * WIDTH + at]
+                y[at] += a0 * x0 + b0 * x1 + c0 * x2 + d0 * x3
+                y[WIDTH + at] += a1 * x0 + b1 * x1 + c1 * x2 + d1 * x3
+                y[2 * WIDTH + at] += a2 * x0 + b2 * x1 + c2 * x2 + d2 * x3
+                y[3 * WIDTH + at] += a3 * x0 + b3 * x1 + c3 * x2 + d3 * x3
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def turn(vector: Reals, matrices: Reals, group: npt.NDArray[np.int64], turned: Reals, squares: Reals) -> None:
+    """Multiply vectors with transposed matrices, block by block: fill ``turned`` with -2·Mᵀv and ``squares`` with ‖v‖².
+
+    Args:
+        vector: (B, c, k).
+        matrices: (G, c, k, k).
+        group: the matrices of each vector, (B,).
+        turned: (c, B', K), zeros where there is no vector or coordinate.
+        squares: (c, B).
+    """
+    n, n_blocks, k = vector.shape
+    for q in range(n):
+        for i in range(n_blocks):
+            own, matrix, out = vector[q, i], matrices[group[q], i], turned[i, q]
+            square = np.float32(0)
+            for j in range(k):
+                square += own[j] * own[j]
+            squares[i, q] = square
+            for j in range(k):
+                row, twice = matrix[j], np.float32(-2) * own[j]
+                for m in range(k):
+                    out[m] += twice * row[m]
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def square_blocks(matrices: Reals, tiles: Reals, out: Reals, begin: int, end: int) -> None:
+    """Fill ``out`` (c, T·WIDTH) with ‖M·x‖² of every block and row, for the tiles ``begin`` to ``end``.
+
+    Args:
+        matrices: (c, K, K), filled up with zeros to a multiple of ``STEP``.
+        tiles: the table, (T, c, K, WIDTH).
+    """
+    projected = np.empty((matrices.shape[1], WIDTH), np.float32)
+    for tile in range(begin, end):
+        for i in range(len(matrices)):
+            projected[:] = 0
+            add_product(matrices[i], tiles[tile, i], projected)
+            total = out[i, tile * WIDTH : (tile + 1) * WIDTH]
+            total[:] = 0
+            for j in range(len(projected)):
+                row = projected[j]
+                for at in range(WIDTH):
+                    total[at] += row[at] * row[at]
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def compare_blocks(
+    queries: tuple[Reals, Reals],
+    norms: Reals,
+    slot: npt.NDArray[np.int64],
+    tiles: Reals,
+    out: Reals,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill columns of ``out`` (B, E) with Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks, for the tiles ``begin`` to ``end``.
+
+    The square of a block is ‖v‖² − 2·⟨Mᵀv, x⟩ + ‖M·x‖².
+
+    Args:
+        queries: (c, B', K) and (c, B), see ``turn``.
+        norms: (S, c, T·WIDTH), see ``square_blocks``.
+        slot: the norms of each query, (B,).
+        tiles: the table, (T, c, K, WIDTH).
+        begin, end: tiles.
+    """
+    turned, squares = queries
+    n, n_entities = out.shape
+    products = np.empty((turned.shape[1], WIDTH), np.float32)
+    sums = np.empty((n, WIDTH), np.float32)
+    for tile in range(begin, end):
+        first = tile * WIDTH
+        sums[:] = 0
+        for i in range(len(turned)):
+            products[:] = 0
+            add_product(turned[i], tiles[tile, i], products)
+            for q in range(n):
+                own, total, product = squares[i, q], sums[q], products[q]
+                of_rows = norms[slot[q], i, first : first + WIDTH]
+                for at in range(WIDTH):
+                    square = (own + of_rows[at]) + product[at]
+                    # Rounding may take a square below zero. One that is not a number stays so.
+                    total[at] += np.sqrt(np.float32(0) if square < 0 else square)
+        size = min(WIDTH, n_entities - first)
+        out[:, first : first + size] = sums[:, :size]

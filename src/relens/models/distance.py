@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from relens.models import cpu, fused
+from relens.models import cpu, cpu_blocks, fused
 from relens.models.base import Drop, keep_all
 from relens.models.lookup import lookup
 
@@ -60,15 +60,23 @@ def dropped(table: Tensor, candidates: Tensor | None, drop: Drop) -> tuple[Tenso
     return rows, torch.arange(len(rows), device=rows.device).view_as(candidates)
 
 
-def block_distance(vector: Tensor, matrices: Tensor, group: Tensor, table: Tensor, candidates: Tensor | None) -> Tensor:
+def block_distance(
+    vector: Tensor,
+    matrices: Tensor,
+    group: Tensor,
+    table: Tensor,
+    candidates: Tensor | None,
+    kept: cpu_blocks.KeptNorms | None = None,
+) -> Tensor:
     """Return Σᵢ ‖vᵢ − Mᵢ·xᵢ‖ over c blocks of k coordinates, (B, E) or (B, P).
 
-    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), query b uses ``matrices[group[b]]``.
+    ``vector`` is (B, c·k), ``table`` (E, c·k), ``matrices`` (G, c, k, k), query b uses ``matrices[group[b]]``. A CPU
+    adds to ``kept``, which belongs to the same matrices and the same table.
     """
     if fused.usable(vector):
         return fused.block_distance(vector, matrices, group, table, candidates)
     if cpu.usable(vector):
-        return cpu.block_distance(vector, matrices, group, table, candidates)
+        return cpu_blocks.block_distance(vector, matrices, group, table, candidates, kept)
     blocks = matrices.shape[1:3]
     own = in_chunks(lookup(matrices, group), candidates)  # (C, b, c, k, k)
     chunks = in_chunks(torch.unflatten(vector, 1, blocks), candidates).unsqueeze(2)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from relens.errors import InputError, nearest
 from relens.models import cpu
 from relens.models.base import Drop, KGEModel, keep_all
+from relens.models.cpu_blocks import KeptNorms
 from relens.models.lookup import all_dots, lookup
 
 SCALE = 0.01
@@ -31,6 +32,7 @@ class Encoded(NamedTuple):
         rows: the looked-up (dropped-out) anchor and relation rows, for regularisers; (B, …) each.
         table: the entities to compare with, (E, d), if that is not the model's own table.
         matrices: entities are multiplied with these first, by directed relation (2R, …), or None.
+        norms: what the matrices make of the model's table, kept between calls, or None.
         scale: candidates are multiplied with this first, coordinate by coordinate, (B, d), or None.
     """
 
@@ -39,6 +41,7 @@ class Encoded(NamedTuple):
     rows: tuple[Tensor, ...]
     table: Tensor | None = None
     matrices: Tensor | None = None
+    norms: KeptNorms | None = None
     scale: Tensor | None = None
 
 

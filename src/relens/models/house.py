@@ -8,6 +8,7 @@ from torch.nn.functional import normalize
 
 from relens.errors import InputError
 from relens.models.base import Drop, keep_all
+from relens.models.cpu_blocks import KeptNorms
 from relens.models.distance import block_distance, dropped
 from relens.models.embedding import EmbeddingModel, Encoded, uniform
 from relens.models.entry import ModelEntry
@@ -62,14 +63,17 @@ class HousE(EmbeddingModel):
 
     def encode(self, anchor: Tensor, relation: Tensor, drop: Drop = keep_all) -> Encoded:
         """Project and reflect the anchors."""
-        of_anchor, of_candidate = self.kept(self._matrices)
+        of_anchor, of_candidate, norms = self.kept(self._matrices)
         anchors = drop(lookup(self.entity, anchor))
         # A product and a sum, because BLAS is slow for batches of such small matrices times one vector each.
         turned = (lookup(of_anchor, relation) * anchors.view(-1, self.blocks[0], 1, self.blocks[1])).sum(dim=-1)
-        return Encoded(turned.flatten(1), relation, (anchors,), matrices=of_candidate)
+        return Encoded(turned.flatten(1), relation, (anchors,), matrices=of_candidate, norms=norms)
 
-    def _matrices(self) -> tuple[Tensor, Tensor]:
-        """Return the matrices of anchors and of candidates, by directed relation, (2R, c, k, k) each."""
+    def _matrices(self) -> tuple[Tensor, Tensor, KeptNorms]:
+        """Return the matrices of anchors and of candidates, by directed relation, (2R, c, k, k) each.
+
+        The last part keeps what the matrices of candidates make of the entity table.
+        """
         m, last = self.projections, self.relation.shape[1] - self.projections
         vectors = normalize(self.relation, dim=-1).transpose(1, 2)  # (R, c, V, k)
         strengths = (self.strength * self.block_strength.abs()).clamp(max=self.limit).transpose(2, 3)  # (R, 2, c, m)
@@ -78,13 +82,16 @@ class HousE(EmbeddingModel):
         reflectors = vectors[:, :, m:last].flip(2)
         reflect = chain(reflectors, reflectors.new_full(reflectors.shape[:-1], 2.0))
         # Heads are reflected, tails are reflected back.
-        return torch.cat([reflect @ heads, reflect.transpose(-1, -2) @ tails]), torch.cat([tails, heads])
+        of_anchor = torch.cat([reflect @ heads, reflect.transpose(-1, -2) @ tails])
+        return of_anchor, torch.cat([tails, heads]), KeptNorms()
 
     def score(self, queries: Encoded, candidates: Tensor | None = None, drop: Drop = keep_all) -> Tensor:
         """Score by distance to the projected candidates; see ``KGEModel.score``."""
         assert queries.matrices is not None
         table, candidates = dropped(self.entity, candidates, drop)
-        return self.gamma - block_distance(queries.vector, queries.matrices, queries.relation, table, candidates)
+        kept = queries.norms if table is self.entity else None  # dropout makes another table
+        own = queries.vector, queries.matrices, queries.relation
+        return self.gamma - block_distance(*own, table, candidates, kept)
 
 
 HOUSE = ModelEntry("house", HousE, "a relation is a chain of Householder reflections (Li et al., 2022)", order=3)

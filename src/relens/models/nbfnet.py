@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relens.errors import InputError
+from relens.models import cpu_propagation
 from relens.models.base import Drop, KGEModel, Objective, TrainingExamples, keep_all
 from relens.models.edge_gradients import Trace, Walks
 from relens.models.entry import ModelEntry
@@ -126,6 +127,8 @@ class NBFNet(KGEModel):
         if candidates is not None:
             rows = candidates.repeat_interleave(len(query) // len(candidates), dim=0)
             states = states[rows.T, torch.arange(len(query), device=query.device)]  # (P, B, d)
+        if cpu_propagation.usable(query) and drop is keep_all:
+            return cpu_propagation.hidden_scores(states, of_state, offset, self.last.weight[0], self.last.bias)
         hidden = drop((states.to(query.dtype) @ of_state.T + offset).relu_())
         scores: Tensor = hidden @ self.last.weight[0] + self.last.bias
         return scores.T

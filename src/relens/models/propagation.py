@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from relens.data.queries import directed_key
+from relens.models import cpu_propagation
 from relens.models import fused as fused_operations
 
 Aggregate = Literal["pna", "sum"]
@@ -202,6 +203,9 @@ def propagate(query: Tensor, anchor: Tensor, layers: Sequence[LayerTensors], gra
     """
     if usable(query):
         return fused(query, anchor, layers, graph, removal, torch.bfloat16)
+    if cpu_propagation.usable(query):
+        limits = SMALLEST_VARIANCE, SMALLEST_SCALE
+        return cpu_propagation.propagate(query, anchor, layers, graph, removal, limits)
     return plain(query, anchor, layers, graph, removal)
 
 

@@ -71,6 +71,8 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     """
     per_query = 4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate
     rows = min(batch_rows(per_query), _MOST_ROWS.get(model) or encodable_rows(model))
+    if model.propagates and model.device.type == "cpu":
+        rows = 1  # queries share no work there: nothing is gained by more, and repeats would cost as much as queries
     batches = Batches(rows)
     anchor, relation, chosen = _on_device(model, queries, entities)
 
