@@ -306,7 +306,7 @@ def test_a_killed_addition_is_finished_by_the_same_command(copied_own, models, m
     assert "pk_transe, frequency: ranked already" in succeed("ranks", "add", begun.path, *add).err
     assert files(begun) == whole
     other = f"frequency={MODULE}:Mood"
-    fail(2, "has a member 'frequency' already", "ranks", "add", begun.path, "--scorer", other, "--trust")
+    fail(2, "two models are called 'frequency'", "ranks", "add", begun.path, "--scorer", other, "--trust")
     assert files(begun) == whole
 
 

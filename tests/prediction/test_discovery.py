@@ -285,8 +285,13 @@ def test_an_interrupted_discovery_resumes_with_the_same_call(ensembles, tmp_path
         ensembles["log"].discover(top=20, depth=3, parts=parts)
     part_of(parts, 1).unlink()
     _write(parts, 1, np.zeros((2, 2)))
-    with pytest.raises(DamagedError, match=r"000001-\w+\.npy has the shape \(2, 2\), expected \(facts, 7\)\. Remove"):
+    with pytest.raises(DamagedError, match=r"000001-\w+\.npy has the shape \(2, 2\) of float64, expected \(facts, 7\)"):
         list(ensemble.discover(top=20, depth=3, parts=parts))
+    for wrong in (-1, len(ensemble.dataset.entities), np.nan):
+        part_of(parts, 1).unlink()
+        _write(parts, 1, np.array([[0, -0.5, -1, wrong, 0, 1, 1.0]]))
+        with pytest.raises(DamagedError, match=r"000001-\w+\.npy does not hold facts of the graph\. Remove"):
+            list(ensemble.discover(top=20, depth=3, parts=parts))
     discard_parts(parts)
     discard_parts(parts)
     assert not parts.exists()

@@ -250,10 +250,30 @@ class Discovery:
 
     def _merged(self, folder: Path) -> Iterator[NewFact]:
         """Yield the facts of all parts: relation by relation, or the best of all first."""
-        streams = (_read(folder, relation) for relation in self.relations)
+        streams = (self._read(folder, relation) for relation in self.relations)
         if self.wanted.each:
             return map(self._fact, chain.from_iterable(streams))
         return map(self._fact, islice(merge(*streams), self.wanted.top))
+
+    def _read(self, folder: Path, relation: int) -> Iterator["Sorted"]:
+        """Yield the rows of a part, of which few are in memory; the file is open only while it is read."""
+        part = _part(folder, relation)
+        if part is None:
+            raise DamagedError(f"{folder} lost the part of relation {relation}. {DISCOVERY.remedy}")
+        verify_file(part, part.stem.rpartition("-")[2], DISCOVERY.remedy)
+        shape, dtype = open_npy(part).shape, open_npy(part).dtype
+        if len(shape) != 2 or shape[1] != len(COLUMNS) or dtype != np.float64:
+            raise DamagedError(
+                f"{part} has the shape {shape} of {dtype}, expected (facts, {len(COLUMNS)}) of float64. "
+                f"{DISCOVERY.remedy}"
+            )
+        for begin in range(0, shape[0], READ):
+            rows = open_npy(part)[begin : begin + READ]
+            ids = rows[:, 3:5]
+            if not np.isfinite(rows).all() or not ((ids >= 0) & (ids < self._n_entities)).all():
+                raise DamagedError(f"{part} does not hold facts of the graph. {DISCOVERY.remedy}")
+            for values in map(tuple, rows.tolist()):
+                yield values[:3], relation, values[3:]
 
     def _fact(self, row: "Sorted") -> NewFact:
         dataset = self.ensemble.dataset
@@ -321,20 +341,6 @@ def _write(folder: Path, relation: int, rows: npt.NDArray[np.float64]) -> None:
     checksum = array_checksum(np.frombuffer(file.getbuffer(), dtype=np.uint8))
     with whole_file(folder / f"{relation:06d}-{checksum}.npy") as aside:
         aside.write_bytes(file.getbuffer())
-
-
-def _read(folder: Path, relation: int) -> Iterator[Sorted]:
-    """Yield the rows of a part, of which few are in memory; the file is open only while it is read."""
-    part = _part(folder, relation)
-    if part is None:
-        raise DamagedError(f"{folder} lost the part of relation {relation}. {DISCOVERY.remedy}")
-    verify_file(part, part.stem.rpartition("-")[2], DISCOVERY.remedy)
-    shape = open_npy(part).shape
-    if len(shape) != 2 or shape[1] != len(COLUMNS):
-        raise DamagedError(f"{part} has the shape {shape}, expected (facts, {len(COLUMNS)}). {DISCOVERY.remedy}")
-    for begin in range(0, shape[0], READ):
-        for values in map(tuple, open_npy(part)[begin : begin + READ].tolist()):
-            yield values[:3], relation, values[3:]
 
 
 def _short(value: Any) -> str:
