@@ -403,13 +403,19 @@ def _port(process: "subprocess.Popen[bytes]", stderr: Path) -> int:
         time.sleep(0.05)
 
 
+def is_idle(service: Service) -> bool:
+    """Say whether the service counts only the request for its metrics."""
+    lines = service.ask("GET", "/metrics")[1].decode().splitlines()
+    return {"relens_answers_in_flight 1", "relens_predictions_in_line 0"} <= set(lines)
+
+
 def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
     """Check that the service answers, has written no traceback, and holds no more than before."""
     tally = Tally()
     found = service.answer()
     tally.note(None if found == expected else f"the last answer is wrong: {str(found)[:80]}")
     end = time.monotonic() + PATIENCE_S
-    # Connections that the attacks left are closed in their time.
+    # Connections that the attacks left are closed in their time, and work that nobody waits for ends.
     while (after := service.usage()).descriptors > before.descriptors and time.monotonic() < end:
         time.sleep(0.2)
     grown = after.memory - before.memory
@@ -420,9 +426,8 @@ def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
     tally.note(None if more <= 0 else f"{more} more file descriptors are open")
     children = after.children - before.children
     tally.note(None if children <= 0 else f"there are {children} more processes")
-    idle = {"relens_answers_in_flight 1", "relens_predictions_in_line 0"} <= set(
-        service.ask("GET", "/metrics")[1].decode().splitlines()
-    )
+    while not (idle := is_idle(service)) and time.monotonic() < end:
+        time.sleep(0.2)
     tally.note(None if idle else "the metrics count requests that nobody waits for")
     with service.connect() as stays:  # a client that was refused, and does not leave
         stays.sendall(AMBIGUOUS[0])

@@ -101,7 +101,7 @@ COMMANDS = (
     Command("report", "report RUN", 3),
     Command("predict", f"predict {ASKED} --queries INPUTS/questions.tsv -o found.tsv", 3),
     Command("predict relations", f"predict {ASKED} --queries INPUTS/pairs.tsv -o found.jsonl", 2),
-    Command("score", f"score {ASKED} --triples INPUTS/triples.tsv -o scored.tsv", 3),
+    Command("score", f"score {ASKED} --triples INPUTS/triples.tsv -o scored.tsv", 4),
     Command("classify", f"classify {ASKED} --triples INPUTS/triples.tsv -o classified.csv", 3),
     Command("discover", f"discover {ASKED} --candidates all --each -o new.tsv", 5),
     Command("ranks import", "ranks import INPUTS/scores --layout scores --run imported --force --jobs 2", 3),
@@ -111,7 +111,7 @@ COMMANDS = (
     Command("weights export", "weights export RUN --weights mean -o weights.csv", 2),
     Command("weights import", "weights import RUN INPUTS/weights.json --name mine --force", 2),
     Command("upgrade", "upgrade RUN --data INPUTS/ring", 4, copied="older"),
-    Command("simulate", "simulate --run simulated --jobs 2", 2),
+    Command("simulate", "simulate --run simulated --jobs 2", 1),
     Command("sample negatives", "data sample-negatives INPUTS/ring --per-query 3 -o sampled --force", 2),
 )
 

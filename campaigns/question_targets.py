@@ -196,7 +196,8 @@ def _calibrations() -> Sequence[Files]:
     def write(folder: Path) -> None:
         run, weights = Run.create(folder, "simulated"), _weights()
         n_features, n_groups = len(FEATURES), len(weights.grouping)
-        flat = Regression(*(np.full(n_features, value) for value in (-2.0, 2.0, 0.0, 1.0, 0.5)), np.zeros(n_groups))
+        low, high, mean, scale, slope = (np.full(n_features, value) for value in (-2.0, 2.0, 0.0, 1.0, 0.5))
+        flat = Regression(low, high, mean, scale, slope, np.zeros(n_groups))
         steps = Steps(np.array([-3.0, 0.0, 1.0]), np.array([0.1, 0.5, 0.75]))
         part = Calibrated(flat, steps, np.full(n_groups, 20), 0.01)
         usual, scales = np.ones((n_groups, 2)), np.ones(len(weights.models))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Patience:
-    """A limit of a wait for a session. The time that a busy machine let its processes wait for a core does not count."""
+    """A limit of a wait for a session, beyond the time that its processes had to wait for a core."""
 
     def __init__(self, session: int, seconds: float) -> None:
         """Begin to wait."""

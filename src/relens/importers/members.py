@@ -233,10 +233,11 @@ def keep_member(folder: Path, new: NewMember, dataset: Dataset) -> Member:
     """Write a member into a folder, which appears when it is complete."""
     with whole_folder(folder) as aside, disk_errors(folder):
         origin = _origin(new)
-        for file in new.files if isinstance(new, PykeenFolder) else ():
-            copied = aside / FILES / file
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(new.path / file, copied)
+        if isinstance(new, PykeenFolder):
+            for file in new.files:
+                copied = aside / FILES / file
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(new.path / file, copied)
         known = {"dataset": dataset.name, "fingerprint": dataset.fingerprint}
         record = MEMBER.stamp({"origin": origin.name, **known, **origin.to_json()})
         (aside / MEMBER_FILE).write_text(json_text(record), encoding="utf-8")
