@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Protocol
 HANG_S = 600
 """Limit of a wait; only a hang takes this long."""
 STOP_S = 10
+PORTS = 5
+"""Ports that are tried."""
 MODULES = {"dask": "distributed", "ray": "ray"}
 """The module that each engine needs."""
 PYTHON = Path(sys.executable).parent
@@ -72,16 +74,21 @@ def start(backend: str, folder: Path, second_imports: Path | None = None) -> Ite
         return processes[-1]
 
     try:
-        address, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder, second_imports)
-        yield Running(backend, address, processes[0], second)
+        address, head, second = (_start_dask if backend == "dask" else _start_ray)(spawn, folder, second_imports)
+        yield Running(backend, address, head, second)
     finally:
         for process in reversed(processes):
             _stop(process)
 
 
-def _start_dask(spawn: Spawn, folder: Path, second_imports: Path | None) -> tuple[str, subprocess.Popen[bytes]]:
-    address = f"tcp://127.0.0.1:{free_port()}"
-    spawn("dask", "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard")
+Started = tuple[str, subprocess.Popen[bytes], subprocess.Popen[bytes]]
+"""The address of a cluster, its scheduler or head node, and its second worker or node."""
+
+
+def _start_dask(spawn: Spawn, folder: Path, second_imports: Path | None) -> Started:
+    command = ("dask", "scheduler", "--host", "127.0.0.1", "--no-dashboard", "--port")
+    port, head = _start_head(spawn, lambda port: (*command, str(port)))
+    address = f"tcp://127.0.0.1:{port}"
     for imports in (None, second_imports):
         options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
         worker = spawn("dask", "worker", address, *options, imports=imports)
@@ -89,15 +96,19 @@ def _start_dask(spawn: Spawn, folder: Path, second_imports: Path | None) -> tupl
 
     with Client(address, timeout=HANG_S, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=HANG_S)
-    return address, worker
+    return address, head, worker
 
 
-def _start_ray(spawn: Spawn, folder: Path, second_imports: Path | None) -> tuple[str, subprocess.Popen[bytes]]:
-    port = free_port(6400, 9900)  # the workers of Ray take those from 10002 on
+def _start_ray(spawn: Spawn, folder: Path, second_imports: Path | None) -> Started:
+    del folder
+    # The system chooses all ports: other clusters on this machine may have those that Ray takes by default.
+    common = (
+        "--num-cpus=1", "--object-store-memory=100000000", "--block", "--disable-usage-stats", "--min-worker-port=0",
+        "--max-worker-port=0", "--dashboard-agent-listen-port=0",
+    )  # fmt: skip
+    command = ("ray", "start", "--head", "--include-dashboard=false", *common)
+    port, head = _start_head(spawn, lambda port: (*command, f"--port={port}", f"--dashboard-port={free_port()}"))
     address = f"127.0.0.1:{port}"
-    common = ("--num-cpus=1", "--object-store-memory=100000000", "--block", "--disable-usage-stats")
-    spawn("ray", "start", "--head", f"--port={port}", "--include-dashboard=false", *common)
-    _wait(lambda: _listens(port), f"Ray's head node does not listen at {address}")
     second = spawn("ray", "start", f"--address={address}", *common, imports=second_imports)
     script = (
         "import ray, sys, time\n"
@@ -112,32 +123,36 @@ def _start_ray(spawn: Spawn, folder: Path, second_imports: Path | None) -> tuple
         "sys.exit(ray.cluster_resources().get('CPU', 0) < 2)\n"
     )
     subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, check=True, timeout=2 * HANG_S)
-    return address, second
+    return address, head, second
 
 
-def free_port(first: int = 0, last: int = 0) -> int:
-    """Return a port nobody listens at; between two, if given."""
-    for port in range(first, last + 1) if first else [0]:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise RuntimeError("no port is free")
+def _start_head(spawn: Spawn, command: Callable[[int], Sequence[str]]) -> tuple[int, subprocess.Popen[bytes]]:
+    """Start a scheduler or head node, and return its port and process.
+
+    Another process may take the free port first: then it starts again at another one.
+    """
+    for _ in range(PORTS):
+        port = free_port()
+        head, end = spawn(*command(port)), time.monotonic() + HANG_S
+        while head.poll() is None:
+            if _listens(port):
+                return port, head
+            if time.monotonic() > end:
+                raise TimeoutError(f"nobody listens at port {port}")
+            time.sleep(0.1)
+    raise RuntimeError(f"{PORTS} times a cluster did not start: {' '.join(command(port))}")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _wait(ready: Callable[[], bool], complaint: str) -> None:
-    end = time.monotonic() + HANG_S
-    while not ready():
-        if time.monotonic() > end:
-            raise TimeoutError(complaint)
-        time.sleep(0.1)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,6 @@ is limited instead.
 """
 
 import contextlib
-import importlib
 import json
 import os
 import random
@@ -24,8 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaigns.compared import contents
+from campaigns.forks import warm_up
+from campaigns.older import write_older
 from campaigns.tally import Tally
-from campaigns.tiny import CHANGES, MODELS, write_ring
+from campaigns.tiny import CHANGES, MODELS, write_questions, write_ring
 from relens.files import is_left_over
 
 PATIENCE_S = 600.0
@@ -34,11 +35,11 @@ ROOM = 2**28
 """Bytes of the file system when space is no problem."""
 FILES = 10_000
 PAGE = 4096
-WARM = ("api", "cli.compare", "cli.data", "cli.evaluate", "cli.predict", "cli.ranks", "cli.run", "cli.search",
-        "cli.weights", "pipeline.run", "reports.figures", "reports.write")  # fmt: skip
-"""Modules that are loaded once for all commands."""
-PIPELINE = ("run", "ring", "--models", ",".join(MODELS), "--preset", "demo", "--device", "cpu", "--jobs", "1",
-            *(f"--set={change}" for change in CHANGES))  # fmt: skip
+QUICKLY = ("--preset", "demo", "--device", "cpu", *(f"--set={change}" for change in CHANGES))
+PIPELINE = ("run", "ring", "--models", ",".join(MODELS), "--jobs", "1", *QUICKLY)
+ASKED = ("run", "--weights", "mean", "--device", "cpu")
+PARTS = ".parts"
+"""Ends the name of a folder with finished work, which may stay until the command is complete."""
 
 
 class Verb(NamedTuple):
@@ -56,23 +57,36 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "run": Verb((*PIPELINE, "--run", "run"), 18, finished=False),
-    "run --force report": Verb((*PIPELINE, "--run", "run", "--force", "report"), 6),
-    "data import": Verb(("data", "import", "ring", "--name", "mine", "--force"), 8, finished=False),
-    "data sample-negatives": Verb(
-        ("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 8, finished=False
+    "run": Verb((*PIPELINE, "--run", "run"), 16, finished=False),
+    "run --force report": Verb((*PIPELINE, "--run", "run", "--force", "report"), 4),
+    "train": Verb(("train", "ring", "--model", "rotate", "--run", "trained", *QUICKLY), 6, finished=False),
+    "rank": Verb(("rank", "run", "--device", "cpu", "--force"), 6),
+    "ranks add": Verb(
+        ("ranks", "add", "run", "--scorer", "degrees=campaigns.scorer:Degrees", "--trust", "--jobs", "1"), 6
     ),
-    "search": Verb(("search", "run", "--name", "again", "--jobs", "1"), 8),
-    "compare": Verb(("compare", "run", "mean", "dsc", "-o", "methods.txt", "--jobs", "1"), 8),
-    "evaluate": Verb(("evaluate", "run", "--weights", "mean", "-o", "table.txt", "--jobs", "1"), 6),
+    "data import": Verb(("data", "import", "ring", "--name", "mine", "--force"), 6, finished=False),
+    "data sample-negatives": Verb(
+        ("data", "sample-negatives", "ring", "--per-query", "3", "-o", "sampled"), 6, finished=False
+    ),
+    "search": Verb(("search", "run", "--name", "again", "--jobs", "1"), 6),
+    "calibrate": Verb(("calibrate", *ASKED), 4),
+    "compare": Verb(("compare", "run", "mean", "dsc", "-o", "methods.txt", "--jobs", "1"), 4),
+    "evaluate": Verb(("evaluate", "run", "--weights", "mean", "-o", "table.txt", "--jobs", "1"), 4),
+    "evaluate relations": Verb(("evaluate", *ASKED, "--question", "relation"), 4),
+    "evaluate classes": Verb(("evaluate", *ASKED, "--question", "classify"), 4),
     "report": Verb(("report", "run"), 10),
-    "predict": Verb(("predict", "run", "--queries", "questions.tsv", "-o", "answers.jsonl"), 8),
-    "ranks import": Verb(("ranks", "import", "scores", "--layout", "scores", "--run", "imported", "--jobs", "1"), 8),
-    "ranks export": Verb(("ranks", "export", "run", "-o", "ranks.csv", "--jobs", "1"), 6),
-    "ranks reduce": Verb(("ranks", "reduce", "run", "-o", "ranks.npz", "--jobs", "1"), 6),
-    "ranks expand": Verb(("ranks", "expand", "small.npz", "--run", "expanded", "--jobs", "1"), 8),
-    "weights export": Verb(("weights", "export", "run", "--weights", "mean", "-o", "weights.npy"), 6),
-    "weights import": Verb(("weights", "import", "run", "mean.csv", "--name", "theirs", "--force"), 6),
+    "predict": Verb(("predict", *ASKED, "--queries", "questions.tsv", "-o", "answers.jsonl"), 6),
+    "predict relations": Verb(("predict", *ASKED, "--queries", "pairs.tsv", "-o", "relations.tsv"), 4),
+    "score": Verb(("score", *ASKED, "--triples", "triples.tsv", "-o", "scored.csv"), 4),
+    "classify": Verb(("classify", *ASKED, "--triples", "triples.tsv", "-o", "classified.tsv"), 4),
+    "discover": Verb(("discover", *ASKED, "--candidates", "all", "--each", "-o", "new.tsv"), 8),
+    "ranks import": Verb(("ranks", "import", "scores", "--layout", "scores", "--run", "imported", "--jobs", "1"), 6),
+    "ranks export": Verb(("ranks", "export", "run", "-o", "ranks.csv", "--jobs", "1"), 4),
+    "ranks reduce": Verb(("ranks", "reduce", "run", "-o", "ranks.npz", "--jobs", "1"), 4),
+    "ranks expand": Verb(("ranks", "expand", "small.npz", "--run", "expanded", "--jobs", "1"), 6),
+    "weights export": Verb(("weights", "export", "run", "--weights", "mean", "-o", "weights.npy"), 4),
+    "weights import": Verb(("weights", "import", "run", "mean.csv", "--name", "theirs", "--force"), 4),
+    "upgrade": Verb(("upgrade", "older", "--data", "ring"), 6),
 }
 
 
@@ -209,7 +223,8 @@ def templates(disk: Disk, folder: Path) -> dict[bool, Path]:
     _expect(relens(("weights", "export", "run", "--weights", "mean", "-o", "mean.csv"), disk.path))
     _expect(relens(("ranks", "reduce", "run", "-o", "small.npz", "--jobs", "1"), disk.path))
     _write_scores(disk.path / "scores")
-    (disk.path / "questions.tsv").write_text("".join(f"e{at}\tnext\ttail\ne{at}\ttwice\thead\n" for at in range(12)))
+    write_questions(disk.path, disk.path / "ring")
+    write_older(shutil.copytree(disk.path / "run", disk.path / "older"))
     shutil.copytree(disk.path, finished)
     return {False: graph, True: finished}
 
@@ -282,7 +297,7 @@ def _half_written(disk: Path, before: dict[str, bytes], result: dict[str, bytes]
     if left := [str(path.relative_to(disk)) for path in disk.rglob("*") if is_left_over(path)]:
         return f"leaves {', '.join(left)}"
     for name, content in everything(disk).items():
-        if content not in (before.get(name), result.get(name)):
+        if not Path(name).parent.name.endswith(PARTS) and content not in (before.get(name), result.get(name)):
             return f"leaves {name} half-written: {content[:200]!r}"
     return None
 
@@ -296,8 +311,7 @@ def _difference(what: str, found: dict[str, bytes], result: dict[str, bytes]) ->
 
 def attack(amount: float, seed: int, folder: Path, *, mounted: bool) -> dict[str, Tally]:
     """Attack all verbs; the caller has given this process a file system at ``folder / "disk"`` if it is mounted."""
-    for module in WARM:
-        importlib.import_module(f"relens.{module}")
+    warm_up()
     disk = Disk(folder / "disk", mounted)
     disk.widen()
     starts = templates(disk, folder)

@@ -106,6 +106,19 @@ Attack = Callable[[Service, random.Random, float, Any], Tally]
 
 QUESTION = "/api/predict?head=e3&relation=next&top=5"
 BATCH = json.dumps({"queries": [{"head": "e3", "relation": "next"}] * 20, "top": 10}).encode()
+LISTS = {
+    "/api/predict": "queries", "/api/predict/relations": "pairs", "/api/score": "triples", "/api/classify": "triples",
+}  # fmt: skip
+"""What a body asks for, by path."""
+PAIR = {"head": "e3", "tail": "e6"}
+TRIPLE = {**PAIR, "relation": "next"}
+SLOW = (
+    ("POST", "/api/predict/relations", json.dumps({"pairs": [PAIR] * 3}).encode()),
+    ("POST", "/api/score", json.dumps({"triples": [TRIPLE] * 3}).encode()),
+    ("POST", "/api/classify", json.dumps({"triples": [TRIPLE] * 3}).encode()),
+    ("GET", "/api/discover?relation=next&top=3&candidates=all", b""),
+)
+"""Method, path and body of questions that take turns with predictions."""
 
 
 def request(path: str = QUESTION, *headers: str, method: str = "GET", body: bytes = b"") -> bytes:
@@ -125,6 +138,10 @@ VALID = (
     request(
         "/api/predict", "Content-Type: application/json", "Transfer-Encoding: chunked", method="POST",
         body=b"%x\r\n%s\r\n0\r\n\r\n" % (len(BATCH), BATCH),
+    ),
+    *(
+        request(path, "Content-Type: application/json", f"Content-Length: {len(body)}", method=method, body=body)
+        for method, path, body in SLOW
     ),
 )  # fmt: skip
 AMBIGUOUS = (
@@ -237,10 +254,11 @@ def strange_questions(service: Service, draw: random.Random, end: float, expecte
     )
 
     def one(own: random.Random) -> str | None:
+        path, listed = own.choice([*LISTS.items()])
         query = {own.choice(("head", "tail", "relation", "top", "more")): own.choice(strange) for _ in range(3)}
-        content = own.choice((query, {"queries": [query]}, {"queries": [query] * 200}, [query], own.choice(strange)))
+        content = own.choice((query, {listed: [query]}, {listed: [query] * 200}, [query], own.choice(strange)))
         body = json.dumps(content).encode()
-        status, _ = service.ask("POST", "/api/predict", body)
+        status, _ = service.ask("POST", path, body)
         too_long = status == 413 and len(body) > DEFAULT_LIMITS.body_bytes
         return None if too_long or status in (200, 404, 422, 503) else f"status {status} for {body[:80]!r}"
 
@@ -385,13 +403,19 @@ def _port(process: "subprocess.Popen[bytes]", stderr: Path) -> int:
         time.sleep(0.05)
 
 
+def is_idle(service: Service) -> bool:
+    """Say whether the service counts only the request for its metrics."""
+    lines = service.ask("GET", "/metrics")[1].decode().splitlines()
+    return {"relens_answers_in_flight 1", "relens_predictions_in_line 0"} <= set(lines)
+
+
 def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
     """Check that the service answers, has written no traceback, and holds no more than before."""
     tally = Tally()
     found = service.answer()
     tally.note(None if found == expected else f"the last answer is wrong: {str(found)[:80]}")
     end = time.monotonic() + PATIENCE_S
-    # Connections that the attacks left are closed in their time.
+    # Connections that the attacks left are closed in their time, and work that nobody waits for ends.
     while (after := service.usage()).descriptors > before.descriptors and time.monotonic() < end:
         time.sleep(0.2)
     grown = after.memory - before.memory
@@ -402,9 +426,8 @@ def aftermath(service: Service, before: Usage, expected: Any) -> Tally:
     tally.note(None if more <= 0 else f"{more} more file descriptors are open")
     children = after.children - before.children
     tally.note(None if children <= 0 else f"there are {children} more processes")
-    idle = {"relens_answers_in_flight 1", "relens_predictions_in_line 0"} <= set(
-        service.ask("GET", "/metrics")[1].decode().splitlines()
-    )
+    while not (idle := is_idle(service)) and time.monotonic() < end:
+        time.sleep(0.2)
     tally.note(None if idle else "the metrics count requests that nobody waits for")
     with service.connect() as stays:  # a client that was refused, and does not leave
         stays.sendall(AMBIGUOUS[0])
@@ -432,6 +455,10 @@ def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
     with serving(train(folder), folder) as service:
         expected = service.answer()
         valid_questions(service, draw, 0.0, expected)  # what the first requests take is no leak
+        for method, path, body in SLOW:
+            status, text = service.ask(method, path, body)
+            if status != 200:
+                raise SystemExit(f"{path} fails by itself: {text!r}")
         before = service.usage()
         for attack in ATTACKS:
             tally = attack(service, draw, time.monotonic() + amount * SECONDS / len(ATTACKS), expected)

@@ -14,9 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from campaigns.sessions import Patience
+
 HEAVY = (
-    "relens.packs.export", "relens.pipeline.run", "relens.prediction.ensemble", "relens.prediction.questions",
-    "relens.reports.write", "relens.ensemble.search",
+    "relens.packs.export", "relens.pipeline.members", "relens.pipeline.run", "relens.prediction.calibrating",
+    "relens.prediction.classification", "relens.prediction.discovery", "relens.prediction.ensemble",
+    "relens.prediction.questions", "relens.prediction.relations", "relens.reports.figures", "relens.reports.write",
+    "relens.ensemble.search",
 )  # fmt: skip
 PATIENCE_S = 300.0
 """Limit of a wait for the end of a command; only a hang takes this long."""
@@ -56,8 +60,11 @@ class Server:
         A command that hangs is killed.
         """
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], PATIENCE_S)[0]:
-            os.kill(self._running, signal.SIGKILL)
+        patience = Patience(self._running, PATIENCE_S)
+        while not select.select([self._process.stdout], [], [], 1.0)[0]:
+            if patience.is_over():
+                os.kill(self._running, signal.SIGKILL)
+                break
         return self._answer()
 
     def close(self) -> None:
@@ -72,12 +79,17 @@ class Server:
         return int(line)
 
 
-def serve() -> None:
-    """Run the commands that are asked for."""
+def warm_up() -> None:
+    """Import what commands need."""
     from relens.cli import VERBS
 
     for module in {*HEAVY, *(module for module, _, _ in VERBS.values())}:
         import_module(module)
+
+
+def serve() -> None:
+    """Run the commands that are asked for."""
+    warm_up()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

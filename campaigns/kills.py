@@ -19,8 +19,10 @@ import numpy as np
 
 from campaigns.compared import contents
 from campaigns.forks import Server
+from campaigns.older import write_older
+from campaigns.sessions import Patience, members
 from campaigns.tally import Tally
-from campaigns.tiny import MODELS, write_ring
+from campaigns.tiny import MODELS, write_questions, write_ring
 from relens.errors import counted
 
 KILLS = 100
@@ -52,12 +54,14 @@ class Command:
         words: its command line; INPUTS stands for the folder of its inputs, RUN for a copy of the run.
         share: how many of the kills of the full campaign it gets.
         without: what is removed from the copy before it starts.
+        copied: the folder of the inputs that RUN is a copy of; empty if the command makes RUN.
     """
 
     name: str
     words: str
-    share: int = 4
+    share: int
     without: tuple[str, ...] = ()
+    copied: str = "run"
 
     def line(self, inputs: Path) -> list[str]:
         """Return the words of the command line."""
@@ -67,8 +71,8 @@ class Command:
         """Make the folder that the command runs in, with a copy of the run."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        if self.without != EVERYTHING:
-            shutil.copytree(inputs / "run", folder / "run")
+        if self.copied:
+            shutil.copytree(inputs / self.copied, folder / "run")
         for name in self.without:
             if (folder / "run" / name).is_dir():
                 shutil.rmtree(folder / "run" / name)
@@ -76,25 +80,39 @@ class Command:
                 (folder / "run" / name).unlink(missing_ok=True)
 
 
-EVERYTHING = (".",)
-LATER = ("ranks", "stages", "weights", "comparison.json", "report")
+LATER = ("ranks", "stages", "weights", "calibrations", "reliability", "comparison.json", "report")
 """What the stages of a run after training leave."""
 WHOLE = "run --config INPUTS/plan.toml --run RUN --device cpu --jobs 2"
+TRAINING = "--set dim=8 --set steps=300 --set validate_every=30 --set batch=64"
+ASKED = "RUN --weights mean --device cpu"
 COMMANDS = (
-    Command("run from the beginning", f"{WHOLE} --no-report", 28, EVERYTHING),
-    Command("run after training", WHOLE, 24, LATER),
-    Command("search", "search RUN --method simple --name found --jobs 2"),
-    Command("search in processes", "search RUN --method simple --name found --backend loky --jobs 2"),
-    Command("evaluate", "evaluate RUN --weights mean --jobs 2"),
-    Command("compare", "compare RUN mean simple --jobs 2 --format csv -o table.csv"),
-    Command("report", "report RUN"),
-    Command("rank", "rank RUN --device cpu --force"),
-    Command("predict", "predict RUN --queries INPUTS/questions.tsv --weights mean --device cpu -o found.tsv"),
-    Command("ranks import", "ranks import INPUTS/scores --layout scores --run imported --force --jobs 2"),
-    Command("ranks export", "ranks export RUN -o ranks.csv"),
-    Command("ranks reduce", "ranks reduce RUN -o ranks.npz"),
-    Command("weights export", "weights export RUN --weights mean -o weights.csv"),
-    Command("weights import", "weights import RUN INPUTS/weights.json --name mine --force"),
+    Command("run from the beginning", f"{WHOLE} --no-report", 16, copied=""),
+    Command("run after training", WHOLE, 14, LATER),
+    Command("train", f"train INPUTS/ring --model rotate --run RUN --preset demo --device cpu {TRAINING}", 4, copied=""),
+    Command("rank", "rank RUN --device cpu --force", 3),
+    Command("ranks add", "ranks add RUN --scorer degrees=campaigns.scorer:Degrees --trust --device cpu --jobs 1", 4),
+    Command("search", "search RUN --method simple --name found --jobs 2", 3),
+    Command("search in processes", "search RUN --method simple --name found --backend loky --jobs 2", 3),
+    Command("calibrate", f"calibrate {ASKED}", 4),
+    Command("evaluate", "evaluate RUN --weights mean --jobs 2", 2),
+    Command("evaluate relations", f"evaluate {ASKED} --question relation", 2),
+    Command("evaluate classes", f"evaluate {ASKED} --question classify", 2),
+    Command("compare", "compare RUN mean simple --jobs 2 --format csv -o table.csv", 3),
+    Command("report", "report RUN", 3),
+    Command("predict", f"predict {ASKED} --queries INPUTS/questions.tsv -o found.tsv", 3),
+    Command("predict relations", f"predict {ASKED} --queries INPUTS/pairs.tsv -o found.jsonl", 2),
+    Command("score", f"score {ASKED} --triples INPUTS/triples.tsv -o scored.tsv", 4),
+    Command("classify", f"classify {ASKED} --triples INPUTS/triples.tsv -o classified.csv", 3),
+    Command("discover", f"discover {ASKED} --candidates all --each -o new.tsv", 5),
+    Command("ranks import", "ranks import INPUTS/scores --layout scores --run imported --force --jobs 2", 3),
+    Command("ranks export", "ranks export RUN -o ranks.csv", 2),
+    Command("ranks reduce", "ranks reduce RUN -o ranks.npz", 2),
+    Command("ranks expand", "ranks expand INPUTS/ranks.npz --run expanded --force --jobs 2", 2),
+    Command("weights export", "weights export RUN --weights mean -o weights.csv", 2),
+    Command("weights import", "weights import RUN INPUTS/weights.json --name mine --force", 2),
+    Command("upgrade", "upgrade RUN --data INPUTS/ring", 4, copied="older"),
+    Command("simulate", "simulate --run simulated --jobs 2", 1),
+    Command("sample negatives", "data sample-negatives INPUTS/ring --per-query 3 -o sampled --force", 2),
 )
 
 
@@ -169,40 +187,15 @@ class Place:
 
 def survivors(session: int) -> int:
     """Wait for the end of all processes of a session; kill those that live for too long, and return how many."""
-    begin, living = time.monotonic(), members(session)
-    before = {process: seconds_ready(process) for process in living}
-    while living:
-        delay = max(seconds_ready(process) - before.get(process, 0.0) for process in living)
-        if time.monotonic() - begin > SECONDS_TO_DIE + delay:
+    patience = Patience(session, SECONDS_TO_DIE)
+    while living := members(session):
+        if patience.is_over():
             for process in living:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             return len(living)
         time.sleep(0.02)
-        living = members(session)
     return 0
-
-
-def members(session: int) -> list[int]:
-    """Return the living processes of a session."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                state, *rest = (folder / "stat").read_text().rpartition(")")[2].split()
-                if state not in "ZX" and int(rest[2]) == session:
-                    found.append(int(folder.name))
-    return found
-
-
-def seconds_ready(process: int) -> float:
-    """Return how long the threads of a process were ready to run and had no core."""
-    waited = 0.0
-    with suppress(OSError):
-        for thread in (Path("/proc") / str(process) / "task").iterdir():
-            with suppress(OSError):
-                waited += int((thread / "schedstat").read_text().split()[1]) / 1e9
-    return waited
 
 
 def left_behind(folder: Path) -> dict[str, bytes]:
@@ -228,13 +221,14 @@ def write_inputs(folder: Path, server: Server) -> Path:
     inputs.mkdir()
     graph = write_ring(inputs)
     (inputs / "plan.toml").write_text(PLAN.format(graph=graph, models=list(MODELS)))
-    questions = [line.split("\t") for line in (graph / "test.txt").read_text().splitlines()]
-    (inputs / "questions.tsv").write_text("".join(f"{h}\t{r}\ttail\n{t}\t{r}\thead\n" for h, r, t in questions))
+    write_questions(inputs, graph)
     write_scores(inputs / "scores", graph)
-    for words in (WHOLE, "weights export RUN --weights mean -o weights.json"):
-        server.start(Command("", words).line(inputs), inputs, folder / "output")
+    made = ("weights export RUN --weights mean -o weights.json", "ranks reduce RUN -o ranks.npz")
+    for words in (WHOLE, *made):
+        server.start(Command("", words, 0).line(inputs), inputs, folder / "output")
         if server.code():
             raise SystemExit(f"the run that is killed cannot be made:\n{(folder / 'output').read_text()}")
+    write_older(shutil.copytree(inputs / "run", inputs / "older"))
     return inputs
 
 
@@ -278,20 +272,32 @@ def campaign(amount: float, seed: int, folder: Path) -> dict[str, Tally]:
     tries = draw.sample([command for command in COMMANDS for _ in range(command.share)], max(1, round(KILLS * amount)))
     found = {command.name: Tally() for command in COMMANDS if command in tries}
     with places(folder) as free:
-        expecteds = {command: free[0].measure(command) for command in COMMANDS if command in tries}
         idle: SimpleQueue[Place] = SimpleQueue()
         for place in free:
             idle.put(place)
 
-        def one(asked: tuple[Command, float, signal.Signals]) -> str | None:
-            place = idle.get()
-            try:
+        def measured(command: Command) -> Expected:
+            with taken(idle) as place:
+                return place.measure(command)
+
+        def killed(asked: tuple[Command, float, signal.Signals]) -> str | None:
+            with taken(idle) as place:
                 return place.kill(asked[0], expecteds[asked[0]], asked[1], asked[2])
-            finally:
-                idle.put(place)
 
         asked = [(command, draw.random(), draw.choice(SIGNALS)) for command in tries]
         with ThreadPoolExecutor(WIDTH) as pool:
-            for (command, _, _), defect in zip(asked, pool.map(one, asked), strict=True):
+            commands = list(dict.fromkeys(tries))
+            expecteds = dict(zip(commands, pool.map(measured, commands), strict=True))
+            for (command, _, _), defect in zip(asked, pool.map(killed, asked), strict=True):
                 found[command.name].note(defect)
     return found
+
+
+@contextmanager
+def taken(idle: "SimpleQueue[Place]") -> Iterator[Place]:
+    """Take a place, and give it back."""
+    place = idle.get()
+    try:
+        yield place
+    finally:
+        idle.put(place)

@@ -27,8 +27,15 @@ BEGUN = (
     "--model", "transe", "--name", "begun", "--preset", "demo", "--device", "cpu", "--seed", "7",
     *(word for change in CHANGES for word in ("--set", change)),
 )  # fmt: skip
-OTHERS = ("models/begun/", "evaluations/", "search.jsonl")
+JOINED = "joined"
+"""A second run inside the run, of members that ``relens ranks add`` added, so that damages reach both."""
+FOUND = "found.tsv"
+"""A file in the run that an interrupted discovery has left parts of."""
+OTHERS = ("models/begun/", "evaluations/", "search.jsonl", JOINED, FOUND)
 """What other commands than ``relens run`` left in the run."""
+MEMBER = ("--scorer", "degrees=campaigns.scorer:Degrees", "--trust", "--device", "cpu", "--jobs", "1")
+AGAIN = tuple(word.replace("degrees=", "again=") for word in MEMBER)
+DISCOVERY = ("--weights", "dsc", "--device", "cpu", "--candidates", "all", "--depth", "4", "--each")
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,17 @@ def printing(*words: str) -> Verb:
     return verb
 
 
+def changing(kept: str, *words: str) -> Verb:
+    """Return a command whose output is also what it leaves below ``kept``, a path in the run."""
+
+    def verb(graph: Path, run: Path, folder: Path) -> Answer:
+        answer = printing(*words)(graph, run, folder)
+        made = {name: content for name, content in contents(run).items() if name.startswith(kept)}
+        return Answer(answer.code, [answer.output, made], answer.said)
+
+    return verb
+
+
 def running(graph: Path, run: Path, folder: Path) -> Answer:
     """Repeat the ``relens run`` that made the run. Its output is the run, without the work of other commands."""
     del folder
@@ -93,14 +111,6 @@ def _value(name: str, content: bytes) -> Any:
         with suppress(ValueError):
             return json.loads(content)
     return content
-
-
-def resuming(graph: Path, run: Path, folder: Path) -> Answer:
-    """Finish the training that was interrupted. Its output is the model."""
-    del folder
-    answer = relens("train", graph, "--run", run, *BEGUN)
-    made = {name: content for name, content in contents(run).items() if name.startswith("models/begun/")}
-    return Answer(answer.code, made, answer.said)
 
 
 def serving(graph: Path, run: Path, folder: Path) -> Answer:
@@ -125,23 +135,40 @@ def evaluation(graph: Path, run: Path, folder: Path) -> Answer:
     return _calling(lambda: open_run(run).evaluation("dsc").to_json())
 
 
+ASKED = ("--weights", "dsc", "--device", "cpu", "--json")
+TRIPLE = ("--head", "e3", "--relation", "next", "--tail", "e6")
 VERBS: dict[str, Verb] = {
-    "predict": printing("predict", "RUN", "--head", "e3", "--relation", "next", "--weights", "dsc", "--json"),
+    "predict": printing("predict", "RUN", "--head", "e3", "--relation", "next", *ASKED),
+    "predict types": printing("predict", "RUN", "--tail", "e3", "--relation", "next", "--candidates", "types", *ASKED),
+    "predict relations": printing("predict", "RUN", "--head", "e3", "--tail", "e6", *ASKED),
+    "predict with members": printing(
+        "predict", f"RUN/{JOINED}", "--head", "e3", "--relation", "next", "--weights", "mean", "--trust", "--json"
+    ),
+    "score": printing("score", "RUN", *TRIPLE, *ASKED),
+    "classify": printing("classify", "RUN", *TRIPLE, *ASKED),
+    "discover": changing(FOUND, "discover", "RUN", *DISCOVERY, "-o", f"RUN/{FOUND}"),
     "serve": serving,
+    "calibrate": changing("calibrations", "calibrate", "RUN", "--weights", "dsc", "--device", "cpu"),
     "evaluate": printing("evaluate", "RUN", "--weights", "dsc", "--json", "--jobs", "1"),
     "evaluate --model": printing("evaluate", "RUN", "--model", "transe", "--json", "--jobs", "1"),
+    "evaluate relations": printing("evaluate", "RUN", "--question", "relation", *ASKED),
+    "evaluate classes": printing("evaluate", "RUN", "--question", "classify", *ASKED),
     "evaluation": evaluation,
     "compare": printing("compare", "RUN", "mean", "best-single", "--jobs", "1"),
+    "compare --with": printing("compare", "RUN", "--with", f"RUN/{JOINED}", "--weights", "mean", "--jobs", "1"),
     **{f"weights show {name}": printing("weights", "show", "RUN", "--weights", name) for name in METHODS},
     "weights export": printing("weights", "export", "RUN", "--weights", "simple", "-o", "OUT.csv"),
+    "data show": printing("data", "show", "RUN/graph"),
     "ranks show": printing("ranks", "show", "RUN", "--jobs", "1"),
     **{f"ranks export {s}": printing("ranks", "export", "RUN", "--split", s, "--jobs", "1") for s in ("valid", "test")},
     "ranks reduce": printing("ranks", "reduce", "RUN", "-o", "OUT.npz", "--jobs", "1"),
+    "ranks add": changing(f"{JOINED}/ranks", "ranks", "add", f"RUN/{JOINED}", *AGAIN),
+    "rank": changing("ranks", "rank", "RUN", "--device", "cpu", "--force"),
     "search": printing("search", "RUN", "--method", "mean", "--name", "new", "--jobs", "1"),
     "search on a cluster": searching_again,
     "report": printing("report", "RUN", "-o", "OUT"),
     "upgrade": printing("upgrade", "RUN"),
-    "train": resuming,
+    "train": changing("models/begun", "train", "--run", "RUN", *BEGUN),
     "run": running,
 }
 """The commands that read a run, by name."""
@@ -227,7 +254,7 @@ def _plain(text: str, run: Path, folder: Path) -> list[str]:
 
 
 def make(graph: Path, run: Path) -> None:
-    """Make the run: complete with a report, learning curves, evaluations, and two interrupted works."""
+    """Make the run: complete with a report, evaluations, members of others, and three interrupted works."""
     import torch
 
     import relens as library
@@ -239,9 +266,18 @@ def make(graph: Path, run: Path) -> None:
     _methods(graph).write_text(f"methods = {json.dumps(METHODS)}\n")
     answer = relens("run", graph, "--run", run, "--config", _methods(graph), *PLAN)
     assert answer.code == 0, answer.said
-    for words in (["--weights", "dsc"], ["--model", "transe"]):
-        answer = relens("evaluate", run, *words, "--jobs", "1")
+    joined = run / JOINED
+    for words in (
+        ("evaluate", run, "--weights", "dsc", "--jobs", "1"),
+        ("evaluate", run, "--model", "transe", "--jobs", "1"),
+        ("ranks", "add", joined, "--dataset", graph, *MEMBER),
+        ("search", joined, "--method", "mean", "--jobs", "1"),
+        ("calibrate", joined, "--trust", "--device", "cpu"),
+    ):
+        answer = relens(*words)
         assert answer.code == 0, answer.said
+    ensemble = library.Ensemble.open(run, "dsc", "cpu")
+    next(ensemble.discover(candidates="all", depth=4, each=True, parts=run / f"{FOUND}.parts"))
     with suppress(KeyboardInterrupt):
         _search_remotely(run, parts=1)
     dataset = library.load_dataset(graph)

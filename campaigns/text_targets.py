@@ -505,6 +505,8 @@ def _questions() -> Sequence[Files]:
     return [
         {"questions": b"anchor\trelation\tdirection\n" + b"".join("\t".join(row).encode() + b"\n" for row in rows)},
         {"questions": b"".join(_json(entry) + b"\n" for entry in objects)},
+        {"questions": b"e0\te1\trelation\nE1\te2\trelation\n"},
+        {"questions": _json({"head": "e0", "tail": "E1"}) + b"\n"},
     ]
 
 
@@ -521,7 +523,7 @@ def _ensemble() -> Any:
     from relens.prediction.names import Names
 
     ensemble = object.__new__(Ensemble)
-    object.__setattr__(ensemble, "_names", Names(_dataset()))
+    ensemble._names, ensemble.facts = Names(_dataset()), None
     return ensemble
 
 

@@ -214,8 +214,9 @@ class Run:
 
     def _check_graph(self, dataset: str, fingerprint: str) -> None:
         """Raise an error if the run has models of another graph that are not going to be trained again."""
-        if not is_graph(self.graph_path) or graph_facts(self.graph_path).get("fingerprint") == fingerprint:
-            return
+        with suppress(DamagedError):  # models say what they were trained on, too
+            if not is_graph(self.graph_path) or graph_facts(self.graph_path).get("fingerprint") == fingerprint:
+                return
         for name, model in self.models.items():
             if model.fingerprint != fingerprint and not (self.model_path(name) / RETRAIN).exists():
                 raise InputError(

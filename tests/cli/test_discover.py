@@ -68,7 +68,14 @@ def test_relations_entities_and_each(town):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["discovery.json$", "000001.npy$", r"parts/\.000002.npy", r"\.found.tsv\..*part$", "found.tsv$", "remove .*parts$"],
+    [
+        "discovery.json$",
+        r"000001-\w+\.npy$",
+        r"parts/\.000002-",
+        r"\.found.tsv\..*part$",
+        "found.tsv$",
+        "remove .*parts$",
+    ],
 )
 def test_a_killed_discovery_resumes_with_the_same_command(pattern, town, tmp_path):
     command = [str(word) for word in ("discover", town, *ASKED, "-o", tmp_path / "found.tsv")]

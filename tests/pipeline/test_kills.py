@@ -10,13 +10,13 @@ pytest.importorskip("torch", reason="needs torch: pip install 'relens[train]'")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'relens[report]'")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the processes in /proc")
 
-from campaigns import kills  # noqa: E402
+from campaigns import kills, sessions  # noqa: E402
 
 
 def test_two_kills_are_survived(tmp_path: Path) -> None:
-    found = kills.campaign(2 / kills.KILLS, 1, tmp_path)
+    found = kills.campaign(2 / kills.KILLS, 10, tmp_path)
     assert {name: tally.defects for name, tally in found.items() if tally.defects} == {}
-    assert {name: tally.survived for name, tally in found.items()} == {"run from the beginning": 1, "rank": 1}
+    assert {name: tally.survived for name, tally in found.items()} == {"run from the beginning": 1, "classify": 1}
 
 
 def test_a_process_that_lives_on_is_found_and_ended() -> None:
@@ -47,3 +47,14 @@ def test_what_differs_after_a_kill_is_named(tmp_path: Path, change, defect) -> N
     change(tmp_path)
     found = kills.compare("predict", expected, kills.left_behind(tmp_path))
     assert found == (defect and f"predict: {defect}")
+
+
+def test_time_without_a_core_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+        patience = sessions.Patience(process.pid, -1.0)
+        assert patience.is_over()
+        monkeypatch.setattr(sessions, "seconds_ready", lambda process: 1e6)
+        assert not patience.is_over()
+        process.kill()
+    monkeypatch.undo()
+    assert not patience.is_over(), "what processes waited before they ended counts, too"

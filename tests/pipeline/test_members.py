@@ -294,6 +294,22 @@ def test_arguments_are_checked(copied_own, module):
     fail(2, "--arguments bat=… has no --scorer bat=…; did you mean 'bad'?", *add, "bat={}")
 
 
+def test_a_killed_addition_is_finished_by_the_same_command(copied_own, models, module, tmp_path):
+    """The members are kept one by one, then all are ranked: a kill leaves some, or all of them not ranked."""
+    add = ("--pykeen", models / "pk_transe", "--scorer", f"frequency={MODULE}:Frequency", "--trust", "--device", "cpu")
+    begun = Run.open(shutil.copytree(copied_own.path, tmp_path / "begun" / copied_own.path.name))
+    succeed("ranks", "add", copied_own.path, *add)
+    whole = files(copied_own)
+    shutil.copytree(copied_own.model_path("pk_transe"), begun.model_path("pk_transe"))
+    succeed("ranks", "add", begun.path, *add)
+    assert files(begun) == whole
+    assert "pk_transe, frequency: ranked already" in succeed("ranks", "add", begun.path, *add).err
+    assert files(begun) == whole
+    other = f"frequency={MODULE}:Mood"
+    fail(2, "two models are called 'frequency'", "ranks", "add", begun.path, "--scorer", other, "--trust")
+    assert files(begun) == whole
+
+
 def test_names_are_checked(copied_own, models, module):
     path, scorer = copied_own.path, f"{MODULE}:Frequency"
     fail(2, "there is nothing to add", "ranks", "add", path)

@@ -263,6 +263,11 @@ WORK = ("training ", "ranking ", "searching ", "calibrating ", "writing ")
         ("models/complex/trained/model.json", ["training 1 model"]),
         ("models/complex/trained/labels.json", ["training 1 model"]),
         ("run.json", []),
+        ("graph/graph.json", []),
+        ("graph/train.bin.gz", []),
+        ("calibrations/dsc.json", ["calibrating the confidence", "writing the report"]),
+        ("reliability/dsc.json", ["writing the report"]),
+        ("stages/calibrate.json", ["calibrating the confidence", "writing the report"]),
     ],
 )
 @pytest.mark.parametrize("damage", ["missing", "flipped"])

@@ -147,3 +147,21 @@ def test_a_damaged_record_is_named(found, tmp_path, damage):
     write_json(tmp_path / "dsc.json", record | damage)
     with pytest.raises(InputError, match=r"dsc\.json is damaged .*Calibrate again with `relens calibrate RUN`"):
         Confidence.load(run, "dsc", confidence.weights)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"bounds": [0.0, 1.0], "values": [0.1, 7.0]},
+        {"bounds": [0.0, 1.0], "values": [-0.1, 0.5]},
+        {"bounds": [1.0, 0.0], "values": [0.1, 0.5]},
+    ],
+)
+def test_steps_that_are_no_probabilities_are_refused(found, tmp_path, steps):
+    confidence, run = found[0], run_at(tmp_path)
+    confidence.save(run, "dsc")
+    record = read_json(tmp_path / "dsc.json", "calibration")
+    kind = next(kind for kind in ("unanswered", "answered") if record[kind])
+    write_json(tmp_path / "dsc.json", record | {kind: record[kind] | {"steps": steps}})
+    with pytest.raises(InputError, match=r"dsc\.json is damaged .*expected ascending steps of probabilities"):
+        Confidence.load(run, "dsc", confidence.weights)

@@ -19,7 +19,7 @@ from relens.prediction import discovery as discovery_module
 from relens.prediction import relation_search as search_module
 from relens.prediction.calibration import Regression, Steps
 from relens.prediction.confidence import Calibrated, Confidence
-from relens.prediction.discovery import Discovery, Wanted, discard_parts
+from relens.prediction.discovery import Discovery, Wanted, _write, discard_parts
 from relens.prediction.evidence import FEATURES, Candidates
 from relens.prediction.likely import likely
 from relens.prediction.questions import QueryIds
@@ -265,7 +265,7 @@ def test_an_interrupted_discovery_resumes_with_the_same_call(ensembles, tmp_path
     of_first = sum(len(side.anchors) for side in Discovery(ensemble, Wanted()).sides(0))
     with pytest.raises(StoppedError):
         list(ensemble.discover(top=20, depth=3, parts=parts, progress=Impatient(of_first + 1)))
-    assert [file.name for file in sorted(parts.glob("*.npy"))] == ["000000.npy"]
+    assert [file.name.partition("-")[0] for file in parts.glob("*.npy")] == ["000000"]
     searched = []
     original = RelationSearch.both_sides
 
@@ -278,17 +278,40 @@ def test_an_interrupted_discovery_resumes_with_the_same_call(ensembles, tmp_path
     assert list(ensemble.discover(top=20, depth=3, parts=parts, progress=display)) == expected
     assert searched == [1, 2], "the first relation is not searched again"
     assert display.notes == [f"{parts}: resuming, 1 of 3 relations are done"]
-    assert open_npy(parts / "000002.npy").shape[0] <= 20, "a part holds no more than is asked for"
+    assert open_npy(part_of(parts, 2)).shape[0] <= 20, "a part holds no more than is asked for"
     with pytest.raises(InputError, match=re.escape(f"{parts} holds parts of another discovery: depth 3 there, 4 here")):
         ensemble.discover(top=20, depth=4, parts=parts)
     with pytest.raises(InputError, match=r"holds parts of another discovery: weights .* there, .* here.*`force=True`"):
         ensembles["log"].discover(top=20, depth=3, parts=parts)
-    np.save(parts / "000001.npy", np.zeros((2, 2)))
-    with pytest.raises(DamagedError, match=r"000001.npy has the shape \(2, 2\), expected \(facts, 7\)\. Remove"):
+    part_of(parts, 1).unlink()
+    _write(parts, 1, np.zeros((2, 2)))
+    with pytest.raises(DamagedError, match=r"000001-\w+\.npy has the shape \(2, 2\) of float64, expected \(facts, 7\)"):
         list(ensemble.discover(top=20, depth=3, parts=parts))
+    for wrong in (-1, len(ensemble.dataset.entities), np.nan):
+        part_of(parts, 1).unlink()
+        _write(parts, 1, np.array([[0, -0.5, -1, wrong, 0, 1, 1.0]]))
+        with pytest.raises(DamagedError, match=r"000001-\w+\.npy does not hold facts of the graph\. Remove"):
+            list(ensemble.discover(top=20, depth=3, parts=parts))
     discard_parts(parts)
     discard_parts(parts)
     assert not parts.exists()
+
+
+@pytest.mark.parametrize("place", ["first", "header", "middle", "last"])
+def test_a_flipped_bit_of_a_part_is_no_fact(place, ensembles, tmp_path):
+    ensemble, parts = ensembles["rank"], tmp_path / "parts"
+    next(ensemble.discover(top=20, depth=3, parts=parts))
+    part = part_of(parts, 1)
+    content = bytearray(part.read_bytes())
+    content[{"first": 0, "header": 20, "middle": len(content) // 2, "last": -1}[place]] ^= 4
+    part.write_bytes(content)
+    with pytest.raises(DamagedError, match=rf"{part.name} is damaged: its checksum is .*Remove the folder to begin"):
+        list(ensemble.discover(top=20, depth=3, parts=parts))
+
+
+def part_of(folder, relation):
+    (part,) = folder.glob(f"{relation:06d}-*.npy")
+    return part
 
 
 def test_folders_of_others_are_left_alone(ensembles, tmp_path):

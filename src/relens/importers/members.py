@@ -73,15 +73,9 @@ class SavedByPykeen(Origin):
     name: ClassVar[str] = "pykeen"
 
     @classmethod
-    def copy(cls, source: PykeenFolder, folder: Path) -> Self:
-        """Copy the files of a checked model into the folder of a member."""
-        files = {}
-        for file in source.files:
-            copied = folder / FILES / file
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source.path / file, copied)
-            files[file] = file_checksum(copied)
-        return cls(source.missing, files)
+    def of(cls, source: PykeenFolder) -> Self:
+        """Return the origin of a checked model, for copies of its files."""
+        return cls(source.missing, {file: file_checksum(source.path / file) for file in source.files})
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {"missing": self.missing, "files": dict(self.files)}
@@ -238,11 +232,28 @@ NewMember = PykeenFolder | PythonObject
 def keep_member(folder: Path, new: NewMember, dataset: Dataset) -> Member:
     """Write a member into a folder, which appears when it is complete."""
     with whole_folder(folder) as aside, disk_errors(folder):
-        kind = SavedByPykeen.copy(new, aside) if isinstance(new, PykeenFolder) else new
+        origin = _origin(new)
+        if isinstance(new, PykeenFolder):
+            for file in new.files:
+                copied = aside / FILES / file
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(new.path / file, copied)
         known = {"dataset": dataset.name, "fingerprint": dataset.fingerprint}
-        record = MEMBER.stamp({"origin": kind.name, **known, **kind.to_json()})
+        record = MEMBER.stamp({"origin": origin.name, **known, **origin.to_json()})
         (aside / MEMBER_FILE).write_text(json_text(record), encoding="utf-8")
     return Member.open(folder)
+
+
+def is_kept(folder: Path, new: NewMember, dataset: Dataset) -> bool:
+    """Say whether a folder holds the member that ``keep_member`` would write there."""
+    if not (folder / MEMBER_FILE).is_file():
+        return False
+    found = Member.open(folder)
+    return found.fingerprint == dataset.fingerprint and found.origin == _origin(new)
+
+
+def _origin(new: NewMember) -> Origin:
+    return SavedByPykeen.of(new) if isinstance(new, PykeenFolder) else new
 
 
 def check_trust(members: Iterable[Member], *, trust: bool) -> None:

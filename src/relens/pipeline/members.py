@@ -12,7 +12,7 @@ from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
 from relens.errors import InputError, RanksError, counted
 from relens.importers.arrays import check_models
-from relens.importers.members import NewMember, keep_member
+from relens.importers.members import NewMember, is_kept, keep_member
 from relens.packs.pack import PackHeader
 from relens.pipeline.ranking import check_member_names, rank_models
 from relens.progress import Progress
@@ -32,7 +32,7 @@ def add_to_run(
     """Add members to a run that the caller holds, and rank them and those of the present ranks.
 
     Packed ranks hold contested candidates only, so another member needs the scores of all. The ranks of the others stay
-    the same. If anything fails, the run is left as it was.
+    the same. If anything fails, the run is left as it was. A call that was killed can be repeated.
 
     Args:
         run: the run, which keeps its graph.
@@ -45,7 +45,15 @@ def add_to_run(
     """
     present = {split: run.ranks(split) for split in EVALUATED if run.has_ranks(split)}
     ranked = next(iter(present.values())).models if present else ()
-    _check_names(run, ranked, new, models)
+    check_member_names(new)
+    # A call that was killed may have left members, ranked or not.
+    left = [name for name, made_from in new.items() if is_kept(run.model_path(name), made_from, dataset)]
+    added = [name for name in (*new, *models) if name not in left or name not in ranked]
+    if left and not added:
+        progress.note(f"{', '.join(left)}: ranked already")
+        return
+    new = {name: made_from for name, made_from in new.items() if name not in left}
+    _check_names(run, ranked, new, [name for name in added if name not in new])
     for split, packed in present.items():
         found = PackHeader.from_dataset(dataset, packed.models, split).provenance
         if found != packed.provenance:
@@ -59,7 +67,7 @@ def add_to_run(
     try:
         for name, made_from in new.items():
             kept.append(keep_member(run.model_path(name), made_from, dataset).folder)
-        members = {name: run.member(name) for name in (*ranked, *new, *models)}
+        members = {name: run.member(name) for name in (*ranked, *added)}
         rank_models(run, dataset, models=members, device=device, gaps=gaps, force=True, trust=trust, progress=progress)
     except BaseException:
         for folder in kept:
@@ -73,7 +81,6 @@ def _check_names(run: Run, ranked: Sequence[str], new: Mapping[str, NewMember], 
     if not new and not models:
         raise InputError("there is nothing to add: name a folder of PyKEEN, a scorer, or a model of the run")
     check_models([*ranked, *new, *models])
-    check_member_names(new)
     for name in new:
         if run.model_path(name).exists():
             raise InputError(

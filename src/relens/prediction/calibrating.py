@@ -12,7 +12,7 @@ from relens.ensemble.methods import METHODS
 from relens.ensemble.search import search
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import RanksError
+from relens.errors import InputError, RanksError
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import UNITS_PER_GAP
 from relens.prediction.calibration import FOLDS
@@ -42,6 +42,12 @@ def calibrate(
     Answers in train are known, those in validation are hidden and to be found; those in test are left out, as in every
     validation rank. Each question is judged under weights that were fitted without its hidden facts.
     """
+    weights = run.weights(name)
+    origin = made_from(run, weights)
+    try:
+        Confidence.load(run, name, weights)
+    except InputError:  # the old one is damaged: opening the ensemble would raise an error
+        run.calibration_path(name).unlink()
     ensemble = Ensemble.open(run, name, device, trust=trust)
     valid = valid_ranks(run, ensemble.weights)
     population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed, size)
@@ -50,9 +56,7 @@ def calibrate(
     assert valid.gap_scales is not None
     panel = Panel(ensemble.models, ensemble.dataset, ensemble.groups, valid.gap_scales * UNITS_PER_GAP, sets)
     judgement = judge(panel, population, Hidden((TRAIN,), VALID), 1 + fold, progress)
-    return Confidence.fit(
-        ensemble.weights, panel.scales, judgement, (population.weight, fold), made_from(run, ensemble.weights)
-    )
+    return Confidence.fit(ensemble.weights, panel.scales, judgement, (population.weight, fold), origin)
 
 
 def valid_ranks(run: Run, weights: EnsembleWeights) -> PackedRanks:

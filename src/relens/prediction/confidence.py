@@ -67,10 +67,13 @@ class Calibrated(NamedTuple):
         regression = {name: _floats(mapping(value["regression"])[name], size) for name, size in shapes.items()}
         bounds = _floats(mapping(value["steps"])["bounds"])
         steps = Steps(bounds, _floats(mapping(value["steps"])["values"], len(bounds)))
-        questions = np.array([whole(count) for count in value["questions"]], dtype=np.int64)
+        questions, behind = [whole(count) for count in value["questions"]], float(number(value["behind"]))
         if len(questions) != n_groups or not len(bounds):
             raise ValueError(f"found {len(questions)} groups and {len(bounds)} steps, expected {n_groups} and some")
-        return cls(Regression(**regression), steps, questions, float(number(value["behind"])))
+        shares = np.append(steps.values, behind)
+        if (np.diff(bounds) < 0).any() or (shares < 0).any() or (shares > 1).any():
+            raise ValueError("expected ascending steps of probabilities")
+        return cls(Regression(**regression), steps, np.array(questions, dtype=np.int64), behind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from heapq import merge
+from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from relens.checksums import array_checksum, verify_file
 from relens.data.queries import HEAD, TAIL
 from relens.data.restriction import Restriction
 from relens.errors import DamagedError, InputError
@@ -224,15 +226,14 @@ class Discovery:
 
     def _search(self, folder: Path, progress: Progress) -> None:
         """Write the parts that are missing."""
-        missing = [relation for relation in self.relations if not _part(folder, relation).is_file()]
+        missing = [relation for relation in self.relations if _part(folder, relation) is None]
         if len(missing) < len(self.relations):
             done = len(self.relations) - len(missing)
             progress.note(f"{folder}: resuming, {done:,} of {len(self.relations):,} relations are done")
         with progress.task("discovering", sum(map(self._n_queries, missing))) as advance:
             search = RelationSearch(self.ensemble, self.wanted.depth, advance)
             for relation in missing:
-                with whole_file(_part(folder, relation)) as aside, aside.open("wb") as file:
-                    np.save(file, self.rows(search.both_sides(*self.sides(relation))), allow_pickle=False)
+                _write(folder, relation, self.rows(search.both_sides(*self.sides(relation))))
 
     def rows(self, both: tuple[Pairs, Pairs]) -> npt.NDArray[np.float64]:
         """Return the best new facts of a relation, sorted, (n, ``COLUMNS``), of those that a search found."""
@@ -249,10 +250,30 @@ class Discovery:
 
     def _merged(self, folder: Path) -> Iterator[NewFact]:
         """Yield the facts of all parts: relation by relation, or the best of all first."""
-        streams = (_read(_part(folder, relation), relation) for relation in self.relations)
+        streams = (self._read(folder, relation) for relation in self.relations)
         if self.wanted.each:
             return map(self._fact, chain.from_iterable(streams))
         return map(self._fact, islice(merge(*streams), self.wanted.top))
+
+    def _read(self, folder: Path, relation: int) -> Iterator["Sorted"]:
+        """Yield the rows of a part, of which few are in memory; the file is open only while it is read."""
+        part = _part(folder, relation)
+        if part is None:
+            raise DamagedError(f"{folder} lost the part of relation {relation}. {DISCOVERY.remedy}")
+        verify_file(part, part.stem.rpartition("-")[2], DISCOVERY.remedy)
+        shape, dtype = open_npy(part).shape, open_npy(part).dtype
+        if len(shape) != 2 or shape[1] != len(COLUMNS) or dtype != np.float64:
+            raise DamagedError(
+                f"{part} has the shape {shape} of {dtype}, expected (facts, {len(COLUMNS)}) of float64. "
+                f"{DISCOVERY.remedy}"
+            )
+        for begin in range(0, shape[0], READ):
+            rows = open_npy(part)[begin : begin + READ]
+            ids = rows[:, 3:5]
+            if not np.isfinite(rows).all() or not ((ids >= 0) & (ids < self._n_entities)).all():
+                raise DamagedError(f"{part} does not hold facts of the graph. {DISCOVERY.remedy}")
+            for values in map(tuple, rows.tolist()):
+                yield values[:3], relation, values[3:]
 
     def _fact(self, row: "Sorted") -> NewFact:
         dataset = self.ensemble.dataset
@@ -308,18 +329,18 @@ def _is_in_the_way(folder: Path) -> bool:
     return any(entry.name != LOCK and not is_left_over(entry) for entry in folder.iterdir())
 
 
-def _part(folder: Path, relation: int) -> Path:
-    return folder / f"{relation:06d}.npy"
+def _part(folder: Path, relation: int) -> Path | None:
+    """Return the part of a relation, whose name ends with its checksum; None if it is missing."""
+    return next(folder.glob(f"{relation:06d}-*.npy"), None)
 
 
-def _read(part: Path, relation: int) -> Iterator[Sorted]:
-    """Yield the rows of a part, of which few are in memory; the file is open only while it is read."""
-    shape = open_npy(part).shape
-    if len(shape) != 2 or shape[1] != len(COLUMNS):
-        raise DamagedError(f"{part} has the shape {shape}, expected (facts, {len(COLUMNS)}). {DISCOVERY.remedy}")
-    for begin in range(0, shape[0], READ):
-        for values in map(tuple, open_npy(part)[begin : begin + READ].tolist()):
-            yield values[:3], relation, values[3:]
+def _write(folder: Path, relation: int, rows: npt.NDArray[np.float64]) -> None:
+    """Write the part of a relation."""
+    file = BytesIO()
+    np.save(file, rows, allow_pickle=False)
+    checksum = array_checksum(np.frombuffer(file.getbuffer(), dtype=np.uint8))
+    with whole_file(folder / f"{relation:06d}-{checksum}.npy") as aside:
+        aside.write_bytes(file.getbuffer())
 
 
 def _short(value: Any) -> str:
