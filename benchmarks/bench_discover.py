@@ -32,6 +32,7 @@ from relens.prediction.discovery import ALL, LIKELY, Discovery, Wanted
 from relens.prediction.ensemble import Ensemble
 from relens.prediction.members import LoadedModels
 from relens.prediction.relation_search import RelationSearch, Side
+from relens.prediction.voting import Voting
 from relens.runs import Run
 from relens.seeding import generator
 from relens.training.presets import resolve_settings
@@ -109,7 +110,7 @@ def random_ensemble(graph: Dataset, names: list[str], input: str, device: torch.
         input=input,
         gap_scales=np.full(len(names), 1e-3 / 2**16),
     )
-    ensemble = Ensemble(weights, LoadedModels(Run(Path("random"), "random", graph.name), graph, device))
+    ensemble = Ensemble(Voting(weights, LoadedModels(Run(Path("random"), "random", graph.name), graph, device)))
     for label, name in zip(labels, names, strict=True):
         ensemble.models.loaded[label] = random_model(graph, name, seed).to(device)
         say(f"{label}: {ensemble.models.loaded[label].n_parameters:,} parameters")

@@ -10,6 +10,7 @@ from environment import Target, describe, say_targets, write
 
 from relens.cli.console import TerminalProgress
 from relens.cli.options import weights_option
+from relens.prediction import Ensemble
 from relens.prediction.calibrating import calibrate
 from relens.prediction.population import SampleSize
 from relens.prediction.reliability import POPULATIONS, measure_reliability
@@ -33,7 +34,7 @@ def main(path: Path, about: str, output: Path | None, size: tuple[int, int, int]
     run = Run.open(path)
     chosen, progress = run.choose_weights(name), TerminalProgress()
     with run.held():
-        confidence = calibrate(run, chosen, size=SampleSize(*size), progress=progress)
+        confidence = calibrate(Ensemble.open(run, chosen), size=SampleSize(*size), progress=progress)
         confidence.save(run, chosen)
         found = measure_reliability(run, chosen, size=SampleSize(*size), progress=progress)
     assert found is not None

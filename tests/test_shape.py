@@ -19,6 +19,8 @@ MAX_LINES, MAX_PARAMETERS = 60, 7
 
 COVERED_BY = {
     "answers.py": "test_api.py",
+    "cli/answer_tables.py": "cli/test_predict.py",
+    "cli/opening.py": "cli/test_predict.py",
     "cli/ranks_report.py": "cli/test_ranks.py",
     "clusters/engines.py": "clusters/test_remote.py",
     "data/archives.py": "data/test_ogb_catalog.py",
@@ -64,10 +66,12 @@ COVERED_BY = {
     "packs/pack.py": "packs/test_store.py",
     "packs/thinning.py": "ensemble/test_pairs.py",
     "pipeline/ranking.py": "pipeline/test_run.py",
+    "prediction/entity_answers.py": "prediction/test_ensemble.py",
     "prediction/members.py": "prediction/test_ensemble.py",
     "prediction/relation_search.py": "prediction/test_discovery.py",
     "prediction/opening.py": "prediction/test_ensemble.py",
     "prediction/predictions.py": "prediction/test_ensemble.py",
+    "prediction/voting.py": "prediction/test_ensemble.py",
     "progress.py": "cli/test_console.py",
     "ranking/competition.py": "ranking/test_rule.py",
     "ranking/scorers.py": "importers/test_scorers.py",

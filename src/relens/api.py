@@ -20,10 +20,7 @@ from relens.ensemble.objective import model_mrrs
 from relens.errors import InputError
 from relens.evaluation import Evaluation, evaluate
 from relens.pipeline.plan import Plan, load_graph
-from relens.prediction import (
-    Confidence,
-    ranked_device,
-)
+from relens.prediction import ranked_device
 from relens.prediction.candidates import CandidatesOption, with_candidates
 from relens.prediction.opening import check_models, check_ranks, graph_of
 from relens.presets import default_preset
@@ -33,6 +30,7 @@ from relens.runs import Run, open_run
 if TYPE_CHECKING:
     from relens.importers.layouts.pykeen import Missing
     from relens.pipeline.run import TrainingListener
+    from relens.prediction.calibrating import Calibration
     from relens.training.log import LogRecord
     from relens.training.loop import TrainingObserver
     from relens.training.trained import TrainedModel
@@ -423,31 +421,30 @@ def calibrate(
     trust: bool = False,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> Confidence:
-    """Calibrate the confidence of predictions on validation, and keep it in the run; test is not read.
+) -> "Calibration":
+    """Fit on validation all that answers need beside the weights, and keep it in the run; test is not read.
 
-    ``relens.run`` does this for its default weights. Repeat it after a new search or a new ranking.
+    This is the confidence of predictions, the thresholds of verdicts, and the scale of relations. ``relens.run`` does
+    this for its default weights. Repeat it after a new search or a new ranking.
 
     Args:
         run: a run with trained models, ranks and weights.
         weights: the name of the weights in the run; None for ``dsc``, or the only ones there are.
         device: where models run; ``auto`` for the device that the run was ranked on, if it is here.
         trust: load members of other origin, whose code runs, see ``predict``.
-        seed: root of the sample of questions.
+        seed: root of the sampled questions, and of sampled negatives.
         progress: where progress is shown.
 
     For example::
 
-        confidence = relens.calibrate("runs/patterns")
-        print(confidence.counts)
+        found = relens.calibrate("runs/patterns")
+        print(found.confidence.counts, found.scale.describe())
     """
-    from relens.prediction.calibrating import calibrate as calibrated
+    from relens.prediction.calibrating import calibrate_run
 
     with open_run(run).held() as source:
         name = source.choose_weights(weights)
-        found = calibrated(source, name, device, trust=trust, seed=seed, progress=progress)
-        found.save(source, name)
-    return found
+        return calibrate_run(source, name, device, trust=trust, seed=seed, progress=progress)
 
 
 def upgrade(run: Run | Path | str, *, data: Path | str | None = None, progress: Progress = SILENT) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -97,34 +97,47 @@ class NamedRanks:
         return 1 / self.ranks.realistic
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of one model or ensemble on one split, with the facts that identify them.
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Generic[M]):
+    """What was measured of one model or ensemble on one split, with the facts that identify it.
 
     Attributes:
         name: the model or the method, such as ``rotate`` or ``dsc``.
         provenance: data set, split, filter and candidates of the ranks.
+        seed: root seed of everything random.
+        overall: what was measured of all questions.
+        by_relation: the same by the label of the relation, for those with questions.
+    """
+
+    name: str
+    provenance: Provenance
+    seed: int
+    overall: M
+    by_relation: Mapping[str, M]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Measured[Metrics]):
+    """The metrics of one model or ensemble on one split, with the facts that identify them.
+
+    Attributes:
         grouping: the scheme of the groups in ``by_group``.
-        seed: root seed of the resampling.
         resamples: bootstrap resamples, and sign flips where the test is not exact.
         settings: how the weights were made (method, searcher, input, …), plain JSON values; empty for a single model.
-        overall: metrics of all queries.
-        by_direction, by_relation, by_group, by_cardinality: metrics by label, for the parts that have queries.
-            ``by_cardinality`` leaves out relations of unknown class.
+        by_direction, by_group, by_cardinality: metrics by label, for the parts that have queries. ``by_cardinality``
+            leaves out relations of unknown class.
         interval: bootstrap interval of the overall MRR, by triple.
         paired: comparison with a reference such as the best single model.
         answer_ranks: the ranks (Q,) that the metrics were computed from; None after ``from_json``.
     """
 
-    name: str
-    provenance: Provenance
     grouping: str
-    seed: int
     resamples: int
     settings: Mapping[str, Any]
-    overall: Metrics
     by_direction: Mapping[str, Metrics]
-    by_relation: Mapping[str, Metrics]
     by_group: Mapping[str, Metrics]
     by_cardinality: Mapping[str, Metrics]
     interval: Interval

@@ -43,7 +43,10 @@ MADE_BY = "made_by.json"
 GRAPH = "graph"
 RETRAIN = ".again"
 """An empty file in the folder of a model that must be trained again; training removes it at the end."""
-FOLDERS = ("models", "ranks", "weights", "calibrations", "reliability", "evaluations", "stages")
+FOLDERS = (
+    "models", "ranks", "weights", "calibrations", "thresholds", "relation_scales", "reliability", "evaluations",
+    "stages",
+)  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MAKERS = (
     "Make one with `relens run DATASET`, which trains models, or with `relens ranks import DIR --run RUN` from models "
@@ -292,6 +295,14 @@ class Run:
     def calibration_path(self, name: str) -> Path:
         """Return the file that keeps the probabilities' calibration for the weights of a name, if it exists or not."""
         return self.path / "calibrations" / f"{_check_name(name)}.json"
+
+    def thresholds_path(self, name: str) -> Path:
+        """Return the file that keeps the thresholds of verdicts by the weights of a name, if it exists or not."""
+        return self.path / "thresholds" / f"{_check_name(name)}.json"
+
+    def relation_scale_path(self, name: str) -> Path:
+        """Return the folder that keeps the scale of relations for the weights of a name, if it exists or not."""
+        return self.path / "relation_scales" / _check_name(name)
 
     def reliability_path(self, name: str) -> Path:
         """Return the file that keeps the reliability of these probabilities on test, whether it exists or not."""

@@ -1,13 +1,15 @@
 """Stale results in a run: weights of earlier ranks, and results of earlier weights.
 
-Nothing is recorded for this: weights name the ranks that they were fitted on, a comparison holds its weights and names
-its ranks, and the page of a report names the comparison that it shows.
+Weights name the ranks that they were fitted on, a comparison holds its weights and names its ranks, the page of a
+report names the comparison that it shows, and what was fitted for some weights names them, their ranks and models.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 from relens.checksums import file_checksum
 from relens.comparison import Comparison, weights_name
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from relens.runs import Run
 
 _SHOWN = re.compile(r'<meta name="comparison" content="([0-9a-f]{16})">')
+SCALE_RECORD = "scale.json"
+"""The record of a scale of relations, in its folder."""
 _HEAD = 2_000
 """The first characters of a page, which name the comparison that it shows."""
 
@@ -40,6 +44,11 @@ def stale_results(run: "Run") -> tuple[str, ...]:
         comparison = kept_comparison(run)
         if comparison is not None:
             found.extend(_stale_comparison(run, comparison))
+    for name in stale_calibrations(run):
+        found.append(
+            f"what was calibrated for the weights {name} is of earlier ones, or of other models: calibrate again with "
+            f"`relens calibrate {run.path} --weights {name}`"
+        )
     return tuple(found)
 
 
@@ -67,6 +76,39 @@ def stale_weights(run: "Run") -> list[str]:
         valid = run.ranks("valid")
         return [name for name, weights in _kept_weights(run).items() if not fits(weights, valid)]
     return []
+
+
+def stale_calibrations(run: "Run") -> list[str]:
+    """Return the names of the weights for which the run keeps something that was fitted with others, or other models.
+
+    This is the confidence, the thresholds of verdicts, and the scale of relations.
+    """
+    found = []
+    for name, weights in _kept_weights(run).items():
+        scale = run.relation_scale_path(name) / SCALE_RECORD
+        origin = made_from(run, weights)
+        for path in (run.calibration_path(name), run.thresholds_path(name), scale):
+            with suppress(InputError):
+                kept = read_json(path, "calibration").get("made_from") if path.is_file() else None
+                if isinstance(kept, dict) and {key: kept.get(key) for key in origin} != origin:
+                    found.append(name)
+                    break
+    return found
+
+
+def made_from(run: "Run", weights: EnsembleWeights) -> dict[str, Any]:
+    """Return the digests of weights, of the ranks they were fitted on, and of the models of a run that have one."""
+    content = {
+        "models": weights.models, "groups": weights.grouping.labels, "table": weights.table.tolist(),
+        "input": weights.input, "scales": None if weights.gap_scales is None else weights.gap_scales.tolist(),
+    }  # fmt: skip
+    digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    models = (run.made_by() or {}).get("models", {})
+    return {
+        "weights": digest,
+        "ranks": weights.fitted_on,
+        "models": {model: models[model] for model in weights.models if model in models},
+    }
 
 
 def fits(weights: EnsembleWeights, valid: PackedRanks) -> bool:

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relens.files import read_json
@@ -83,6 +84,101 @@ def test_predictions_have_the_rank_of_the_evaluation_among_the_same_candidates(a
         known = dataset.stated_answers.answers_to(anchor, relation, direction)
         assert listed.candidates == len([e for e in among if dataset.entities.id_of(e) not in known])
     assert found.provenance.outside == outside
+
+
+@pytest.mark.parametrize("weights", ["score", "rank"])
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_and_verdicts_have_the_ranks_of_the_evaluation_among_the_same_candidates(at_home, form, weights):
+    among = relens.evaluate_among("run", form, weights=weights, device="cpu")
+    ranks = among.answer_ranks.realistic.reshape(-1, 2).tolist()
+    dataset = relens.load_dataset("ring")
+    labels, relations = dataset.entities.labels, dataset.relations.labels
+    triples = [(labels[h], relations[r], labels[t]) for h, r, t in dataset.test.tolist()]
+    found = relens.score("run", triples, candidates=form, weights=weights, device="cpu")
+    assert [[one.tail_rank, one.head_rank] for one in found] == ranks
+    assert {one.restriction for one in found} == {among.provenance.candidates}
+    assert {one.probability for one in found} == {None}
+    plain = relens.score("run", triples, weights=weights, device="cpu")
+    assert [one.tail_rank for one in plain] != [one.tail_rank for one in found]
+    assert {one.restriction for one in plain} == {None}
+    ensemble = Ensemble.open("run", weights, "cpu", candidates=form)
+    verdicts = relens.classify("run", triples, candidates=form, weights=weights, device="cpu")
+    thresholds = ensemble.thresholds()
+    logs = [-float(np.log([tail, head]).mean()) for tail, head in ranks]
+    values = logs if thresholds.statistic == "rank" else [one.score for one in found]
+    assert [one.value for one in verdicts] == pytest.approx(values, rel=1e-12)
+    of = dict(zip(relations, thresholds.by_relation.tolist(), strict=True))
+    assert [one.threshold for one in verdicts] == [of[relation] for _, relation, _ in triples]
+    assert {one.restriction for one in verdicts} == {among.provenance.candidates}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_relations_compete_that_both_entities_may_have(at_home, form):
+    whole, ensemble = Ensemble.open("run", "rank", "cpu"), Ensemble.open("run", "rank", "cpu", candidates=form)
+    dataset = ensemble.dataset
+    labels, relations = dataset.entities.labels, dataset.relations.labels
+    facts = {(h, r, t) for part in dataset.splits.values() for h, r, t in part.tolist()}
+    ranks, outside = [], 0
+    for head, relation, tail in dataset.test.tolist():
+        pair = {"head": labels[head], "tail": labels[tail]}
+        score = {one.relation: one.score for one in whole.predict_relations(**pair)}
+        may = [
+            r
+            for r in range(len(relations))
+            if labels[head] in allowed(dataset, form, r, 1) and labels[tail] in allowed(dataset, form, r, 0)
+        ]
+        new = [r for r in may if (head, r, tail) not in facts]
+        (listed,) = ensemble.predict_relations_many([tuple(pair.values())])
+        assert (listed.candidates, listed.restriction) == (len(new), ensemble.restriction.name)
+        assert {relations.index(one.relation) for one in listed} == set(may)
+        for one in listed:
+            rivals = [score[relations[r]] for r in new if relations[r] != one.relation]
+            assert one.rank == 1 + sum(s > one.score for s in rivals) + sum(s == one.score for s in rivals) / 2
+        rivals, own = [score[relations[r]] for r in new if r != relation], score[relations[relation]]
+        ranks.append(1 + sum(s > own for s in rivals) + sum(s == own for s in rivals) / 2)
+        outside += relation not in may
+    found = ensemble.evaluate_relations()
+    assert found.overall.mrr == pytest.approx(sum(1 / rank for rank in ranks) / len(ranks))
+    assert (found.provenance.candidates, found.provenance.outside) == (ensemble.restriction.name, outside)
+
+
+def test_commands_name_the_restriction_of_their_answers(at_home):
+    triple = ("--head", "e05", "--relation", "next", "--tail", "e06")
+    options = ("run", "--weights", "rank", "--device", "cpu", "--candidates", "observed")
+    for command in ("score", "classify"):
+        assert "candidates: observed" in succeed(command, *options, *triple).out
+        assert succeed(command, *options, *triple, "--json").json["restriction"] == "observed"
+        plain = (*options[:-2], *triple, "--format", "csv")
+        assert not succeed(command, *plain).out.splitlines()[0].endswith("restriction")
+        lines = succeed(command, *options, *triple, "--format", "csv").out.splitlines()
+        assert (lines[0].rpartition(",")[2], lines[1].rpartition(",")[2]) == ("restriction", "observed")
+    pair = ("--head", "e05", "--tail", "e06")
+    assert "relations (observed), known ones not counted" in succeed("predict", *options, *pair).out
+    for question, queries in (("relation", 3), ("classify", 2 * 6)):
+        evaluated = succeed("evaluate", *options, "--question", question, "--json").json
+        provenance = evaluated["provenance"]
+        assert provenance["candidates"] == "observed"
+        assert Path(f"run/evaluations/rank-{question}-test-observed.json").is_file()
+        shown = " ".join(succeed("evaluate", *options, "--question", question).out.split())
+        assert f"candidates: observed, {provenance['outside']} of {queries} answers" in shown
+    fail(2, "is a folder with no list", "score", *options[:-1], "ring", *triple)
+    Path("far.txt").write_text("e00\n")
+    message = "leave no relation: the two entities share no relation. Choose other --candidates …"
+    fail(2, message, "predict", *options[:-1], "far.txt", *pair)
+    Path("pairs.tsv").write_text("head\ttail\trelation\ne05\te06\trelation\n")
+    (line,) = succeed("predict", *options[:-1], "far.txt", "--queries", "pairs.tsv", "--json").out.splitlines()
+    assert json.loads(line)["answers"] == []
+    assert json.loads(line)["notes"][0].endswith("leave no relation: the two entities share no relation")
+
+
+def test_rows_of_files_have_the_readable_name_of_the_relation(at_home):
+    options = ("predict", "run", "--weights", "rank", "--device", "cpu", "--format", "tsv")
+    head, *rows = succeed(*options, "--head", "e05", "--relation", "next", "--top", "1").out.splitlines()
+    assert head.split("\t")[:4] == ["anchor", "relation", "relation_name", "direction"]
+    assert rows[0].split("\t")[:4] == ["e05", "next", "is followed by", "tail"]
+    head, *rows = succeed(*options, "--head", "e05", "--tail", "e09").out.splitlines()
+    column = head.split("\t").index("relation_name")
+    assert {row.split("\t")[column] for row in rows} == {"is followed by", "doubles to"}
 
 
 def test_an_evaluation_among_candidates_leaves_the_standard_one(at_home):

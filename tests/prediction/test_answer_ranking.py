@@ -30,7 +30,7 @@ def test_they_are_those_of_the_ranking_of_each_query(run, name):
     rows = queries.columns().T.tolist()
     for at in range(0, len(rows), 50):
         batch = rows[at : at + 50]
-        for number, ranking in enumerate(ensemble._rankings([QueryIds(*row[:3]) for row in batch]), at):
+        for number, ranking in enumerate(ensemble.voting.rankings([QueryIds(*row[:3]) for row in batch]), at):
             place = ranking.place(rows[number][3])
             assert (found.ranks.ahead[number], found.ranks.tied[number]) == place
             assert found.scores[number] == pytest.approx(ranking.score(rows[number][3]), rel=1e-6)
@@ -57,7 +57,7 @@ def test_each_distinct_query_is_scored_once_by_the_models_with_a_weight(run, mon
 
     monkeypatch.setattr(ensemble.models, "scores", counting)
     ensemble.rank_answers(queries)
-    groups = ensemble.groups[queries.relation, queries.direction]
+    groups = ensemble.voting.groups[queries.relation, queries.direction]
     for number, model in enumerate(ensemble.weights.models):
         wanted = queries.columns()[:3].T[ensemble.weights.table[groups, number] > 0]
         assert sorted(asked[model]) == np.unique(wanted, axis=0).tolist()
@@ -76,6 +76,6 @@ def test_new_entities_are_ranked_by_the_models_that_read_the_facts(town):
     queries = Queries.from_triples(np.array([[new, 0, 3], [4, 1, new], [5, 0, 6]]))
     found = ensemble.rank_answers(queries)
     for number, row in enumerate(queries.columns().T.tolist()):
-        (ranking,) = ensemble._rankings([QueryIds(*row[:3])])
+        (ranking,) = ensemble.voting.rankings([QueryIds(*row[:3])])
         assert (found.ranks.ahead[number], found.ranks.tied[number]) == ranking.place(row[3])
         assert found.scores[number] == ranking.score(row[3])

@@ -61,7 +61,7 @@ def test_the_evaluation_is_that_of_loops_over_verdicts(ensemble, split):
 def test_a_verdict_compares_the_value_with_the_threshold(ensemble):
     rows = labels(ensemble, ensemble.dataset.test[:9])
     found = ensemble.classify(rows)
-    thresholds = ensemble._thresholds[0]
+    thresholds = ensemble.thresholds()
     values = STATISTICS[thresholds.statistic](ensemble.rank_answers(Queries.from_triples(ensemble.dataset.test[:9])))
     for one, row, value in zip(found, rows, values.tolist(), strict=True):
         number = ensemble.dataset.relations.id_of(row[1])

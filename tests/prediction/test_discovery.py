@@ -33,7 +33,7 @@ class Query:
 
     def __init__(self, ensemble, anchor, relation, direction):
         self.ensemble, self.anchor, self.relation, self.direction = ensemble, anchor, relation, direction
-        self.group = int(ensemble.groups[relation, direction])
+        self.group = int(ensemble.voting.groups[relation, direction])
         weights = ensemble.weights
         used = np.flatnonzero(weights.table[self.group])
         columns = [[anchor], [relation], [direction], [0], [0]]
@@ -132,7 +132,7 @@ def ensembles(town):
     """Open the run with each input. The town says little about confidence: drawn calibrations take its place."""
     found = {name: Ensemble.open(town, name, "cpu") for name in ("rank", "log", "score")}
     for ensemble in found.values():
-        ensemble.confidence = drawn_confidence(ensemble.weights)
+        ensemble.voting.confidence = drawn_confidence(ensemble.weights)
     return found
 
 

@@ -23,6 +23,7 @@ from relens.files import read_json
 from relens.packs.export import Ranker
 from relens.prediction import Ensemble, ranked_device
 from relens.prediction.members import LoadedModels
+from relens.prediction.voting import Voting
 from relens.runs import MADE_BY, Run
 from relens.training.loop import TrainingResult
 from relens.training.trained import TrainedModel, save_trained
@@ -58,7 +59,7 @@ def test_every_answer_has_the_rank_of_the_evaluation(run, name, split):
     found = []
     for at in range(0, len(asked), 64):
         batch = asked[at : at + 64]
-        standings = ensemble._rankings([ensemble.resolve(*question) for question, _ in batch])
+        standings = ensemble.voting.rankings([ensemble.resolve(*question) for question, _ in batch])
         found += [standing.place(id_of(answer)).rank for standing, (_, answer) in zip(standings, batch, strict=True)]
     np.testing.assert_array_equal(found, expected)
 
@@ -203,7 +204,7 @@ def only(weights, model, relation, direction):
 
 def test_only_models_with_a_weight_are_loaded(run):
     weights = only(EnsembleWeights.load(run.weights_path("dsc-rank")), "complex", NORTH, "tail")
-    ensemble = Ensemble(weights, LoadedModels(run, Ensemble.open(run, "dsc-rank").dataset, "cpu"))
+    ensemble = Ensemble(Voting(weights, LoadedModels(run, Ensemble.open(run, "dsc-rank").dataset, "cpu")))
     assert ensemble.models.loaded == {}
     found = ensemble.predict(head=SITE, relation=NORTH, known="drop")
     assert list(ensemble.models.loaded) == ["complex"]

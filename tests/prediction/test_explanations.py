@@ -12,6 +12,7 @@ from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError
 from relens.prediction import Ensemble, ScorePath
 from relens.prediction.members import LoadedModels
+from relens.prediction.voting import Voting
 from tests.cli.commands import fail, succeed
 from tests.prediction.trained import CITIES, FIRMS
 
@@ -105,7 +106,8 @@ def test_a_propagating_model_without_a_weight_in_the_group_explains_nothing(town
     table = np.ones_like(weights.table)
     relation = weights.relations.index("lives_in")
     table[weights.grouping.table[relation, 0]] = [int(model == "transe") for model in weights.models]
-    ensemble = Ensemble(replace(weights, table=table), LoadedModels(town, Ensemble.open(town, "rank").dataset, "cpu"))
+    models = LoadedModels(town, Ensemble.open(town, "rank").dataset, "cpu")
+    ensemble = Ensemble(Voting(replace(weights, table=table), models))
     found = ensemble.predict(**ASKED, top=1, explain=True)
     assert {answer.paths for answer in found} == {()}
     assert found.notes == ("no paths: nbfnet has no weight for this relation and direction",)

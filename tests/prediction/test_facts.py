@@ -18,6 +18,7 @@ from relens.models import MODELS
 from relens.prediction import Ensemble
 from relens.prediction.facts import GivenFacts
 from relens.prediction.members import LoadedModels
+from relens.prediction.voting import Voting
 from relens.training.trained import TrainedModel
 from tests.cli.commands import fail, succeed
 from tests.prediction.trained import CITIES, FIRMS, INPUTS, NEWCOMERS, PEOPLE, town_facts
@@ -61,7 +62,7 @@ def test_a_new_person_at_a_new_firm_is_found_along_new_facts(town):
 )
 def test_scores_are_those_of_a_model_built_on_train_and_the_facts(town, facts):
     ensemble = Ensemble.open(town, "nbfnet", facts=facts)
-    trained = ensemble._trained
+    trained = ensemble.voting.trained
     labels = [
         *trained.entities.labels,
         *dict.fromkeys(e for h, _, t in facts for e in (h, t) if e not in trained.entities),
@@ -140,7 +141,8 @@ def test_a_propagating_model_without_a_weight_votes_on_new_entities_alone(town):
     table = np.ones_like(weights.table)
     table[weights.grouping.table[weights.relations.index("lives_in")]] = only
     opened = Ensemble.open(town, "rank", facts=AT_WORK)
-    ensemble = Ensemble(replace(weights, table=table), LoadedModels(town, opened._trained, "cpu", opened.facts))
+    models = LoadedModels(town, opened.voting.trained, "cpu", opened.facts)
+    ensemble = Ensemble(Voting(replace(weights, table=table), models))
     found = ensemble.predict(head="person_72", relation="lives_in", top=3)
     assert found[0].entity == city(72)
     assert {tuple((vote.model, vote.weight) for vote in a.votes) for a in found} == {(("nbfnet", 1.0),)}
@@ -252,7 +254,7 @@ def test_no_confidence_with_new_entities(town):
 
     def stated(facts):
         ensemble = Ensemble.open(town, "rank", facts=facts)
-        ensemble.confidence = Sure()
+        ensemble.voting.confidence = Sure()
         found = ensemble.predict(tail="city_1", relation="lives_in", known="drop")
         return {answer.confidence for answer in found}
 

@@ -78,6 +78,7 @@ class Alphabetical:
         searching: where there is one, a discovery goes on until it is set.
         begun_searching: set when a discovery begins.
         queries: the queries of a discovery.
+        candidates: those that were asked for.
     """
 
     dataset: Dataset = field(default_factory=graph)
@@ -92,6 +93,7 @@ class Alphabetical:
     searching: Event | None = None
     begun_searching: Event = field(default_factory=Event)
     queries: int = 8
+    candidates: list[object] = field(default_factory=list)
     _fitted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -121,6 +123,15 @@ class Alphabetical:
                 replace(answer, paths=self.explain(answer.entity, relation=relation, **given)) for answer in found
             )
             yield replace(found, answers=answers) if explain else found
+
+    def among(self, candidates: object) -> "Alphabetical":
+        """Keep in mind which candidates were asked for; answers stay as they are."""
+        self.candidates.append(candidates)
+        return self
+
+    def thresholds(self, seed: int = 0, progress: Progress = SILENT) -> None:
+        """Take time once."""
+        self._prepare("thresholds", progress)
 
     def choose_relation_scale(self, progress: Progress = SILENT) -> None:
         """Take time once."""

@@ -21,7 +21,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "score": ("relens.cli.score", "score", "Score given triples: score, ranks and probability."),
     "classify": ("relens.cli.classify", "classify", "Say of given triples whether they are true."),
     "discover": ("relens.cli.discover", "discover", "Find the best facts that the graph does not have yet."),
-    "serve": ("relens.cli.predict", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
+    "serve": ("relens.cli.serve", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
     "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
     "train": ("relens.cli.train", "train", "Train a base model on a data set."),
     "rank": ("relens.cli.train", "rank", "Rank a split's queries with the trained models of a run."),

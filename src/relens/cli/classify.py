@@ -1,17 +1,15 @@
 """``relens classify``: true or false for given triples."""
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
+from relens.cli.answer_tables import restriction_field
 from relens.cli.console import TerminalProgress
-from relens.cli.options import run_argument, seed_option, stream_form
-from relens.cli.predict import facts_option, open_ensemble
-from relens.cli.score import given_triples, show_triples, triple_options
+from relens.cli.options import seed_option
+from relens.cli.score import open_for_triples, show_triples, table_facts, triple_options
 from relens.prediction import ClassifiedTriple
-from relens.runs import Run
 from relens.tables import Column, Row, Table
 from relens.tables.streams import Field
 
@@ -22,11 +20,9 @@ FIELDS = (
 
 
 @click.command()
-@run_argument
-@facts_option
-@seed_option
 @triple_options
-def classify(run_path: Path, facts: Path | None, seed: int, **options: Any) -> None:
+@seed_option
+def classify(seed: int, **options: Any) -> None:
     """Classify triples as true or false with the ensemble of RUN, by a threshold per relation.
 
     The thresholds have the best accuracy on the validation triples and on false ones: those of valid_negatives.txt if
@@ -34,16 +30,13 @@ def classify(run_path: Path, facts: Path | None, seed: int, **options: Any) -> N
     all. A file of triples gives one line each; --format or the ending of --output chooses among TSV, CSV, JSON lines
     and Parquet.
     """
-    triples = given_triples(options)
-    if options["file"] is not None:
-        stream_form(options["output"], options["form"], as_json=options["as_json"])  # a wrong format ends here
-    run = Run.open(run_path)
-    ensemble = open_ensemble(run, options["name"], options["device"], facts, trust=options["trust"])
+    ensemble, triples = open_for_triples(options)
     found = ensemble.classify(triples, seed=seed, progress=TerminalProgress())
-    show_triples(found, FIELDS, lambda: _table(found, ensemble.dataset.name), options)
+    fields = (*FIELDS, *restriction_field(ensemble))
+    show_triples(found, fields, lambda: _table(found, table_facts(ensemble)), options)
 
 
-def _table(found: Iterable[ClassifiedTriple], dataset: str) -> Table:
+def _table(found: Iterable[ClassifiedTriple], facts: Mapping[str, str]) -> Table:
     columns = (
         Column("head", align="left"), Column("relation", align="left"), Column("tail", align="left"),
         Column("verdict", align="left"), Column("value", ".4g"), Column("threshold", ".4g"),
@@ -54,4 +47,4 @@ def _table(found: Iterable[ClassifiedTriple], dataset: str) -> Table:
         for one in found
     )
     notes = ("true: the value reaches the threshold of the relation, which has the best accuracy on validation",)
-    return Table("Classified triples", columns, rows, {"data set": dataset}, notes)
+    return Table("Classified triples", columns, rows, facts, notes)

@@ -6,20 +6,10 @@ from typing import Any
 import click
 
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import (
-    device_option,
-    json_option,
-    output_option,
-    run_argument,
-    stream_form,
-    stream_option,
-    trust_option,
-    weights_option,
-)
-from relens.cli.predict import open_ensemble
+from relens.cli.opening import loading_options, open_ensemble
+from relens.cli.options import json_option, output_option, stream_form, stream_option
 from relens.errors import InputError
 from relens.prediction.discovery import DEPTH, LIKELY, TOP, discard_parts
-from relens.runs import Run
 from relens.tables.streams import Field, write_records
 
 FIELDS = (
@@ -37,7 +27,7 @@ FIELDS = (
 
 
 @click.command()
-@run_argument
+@loading_options
 @click.option("--relation", "relations", multiple=True, help="Only facts of this relation; repeatable.")
 @click.option("--entity", "entities", multiple=True, help="Only facts with this head or tail; repeatable.")
 @click.option(
@@ -55,16 +45,11 @@ FIELDS = (
     "--depth", type=click.IntRange(min=1), default=DEPTH, show_default=True,
     help="How many of the best answers of each question are considered.",
 )  # fmt: skip
-@weights_option
-@device_option
-@trust_option
 @stream_option
 @json_option
 @output_option
 @click.option("--force", is_flag=True, help="Discard the parts of an interrupted discovery beside --output.")
-def discover(
-    run_path: Path, output: Path | None, form: str | None, name: str | None, as_json: bool, force: bool, **options: Any
-) -> None:
+def discover(output: Path | None, form: str | None, as_json: bool, force: bool, **options: Any) -> None:
     """Find the best facts that the graph of RUN does not have: in no split, and ranked high in both directions.
 
     Facts with the highest confidence come first, then those whose scores stand out most. They are written as a stream
@@ -72,8 +57,7 @@ def discover(
     the same command resumes.
     """
     form = stream_form(output, form, as_json=as_json)
-    device, trust = options.pop("device"), options.pop("trust")
-    ensemble = open_ensemble(Run.open(run_path), name, device, None, trust=trust)
+    ensemble = open_ensemble({key: options.pop(key) for key in ("run_path", "name", "device", "trust")})
     parts = _parts_beside(output)
     if parts is not None and force:
         discard_parts(parts)

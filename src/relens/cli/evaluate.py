@@ -10,6 +10,7 @@ import numpy as np
 from relens import api
 from relens.cli.console import TerminalProgress, note
 from relens.cli.evaluate_questions import QUESTIONS, evaluate_question
+from relens.cli.opening import open_ensemble
 from relens.cli.options import (
     candidates_option,
     device_option,
@@ -24,7 +25,6 @@ from relens.cli.options import (
     trust_option,
     weights_option,
 )
-from relens.cli.predict import open_ensemble
 from relens.data.queries import EVALUATED
 from relens.ensemble.objective import model_mrrs
 from relens.ensemble.weights import EnsembleWeights
@@ -83,7 +83,7 @@ def evaluate(
 
     With --candidates, answers compete with other candidates than RUN was ranked among. Packed ranks do not tell who the
     candidates are, so the trained models of RUN rank valid and the split again, on --device. The ranks and evaluations
-    of RUN stay; the result has a file of its own.
+    of RUN stay; the result has a file of its own. Of relations, those compete that both entities may have.
     """
     if model is not None and name is not None:
         raise click.UsageError("--model and --weights exclude each other: choose what to evaluate")
@@ -94,7 +94,9 @@ def evaluate(
     run = hold(run_path)
     if question != QUESTIONS[0]:
         name = run.choose_weights(name)
-        ensemble = open_ensemble(run, name, device, None, trust=trust)
+        ensemble = open_ensemble(
+            {"run_path": run_path, "name": name, "device": device, "candidates": candidates, "trust": trust}
+        )
         tables, record = evaluate_question(ensemble, name, question, split, seed=seed, by=by)
         show(tables, "json" if as_json else form, output, record)
         return

@@ -27,7 +27,8 @@ def evaluate_question(
     else:
         verdicts = ensemble.evaluate_classification(split, name=name, seed=seed, progress=TerminalProgress())
         tables, record = _classification_tables(verdicts, by), verdicts.to_json()
-    write_json(ensemble.run.evaluation_path(f"{name}-{question}", split), record)
+    among = None if ensemble.restriction is None else ensemble.restriction.name
+    write_json(ensemble.run.evaluation_path(f"{name}-{question}", split, among), record)
     return tables, record
 
 
@@ -37,10 +38,11 @@ def _relation_tables(found: RelationEvaluation, by: Sequence[str]) -> list[Table
     best = sorted(found.valid_mrr.items(), key=lambda one: -one[1])[:3]
     tried = ", ".join(f"{name} {mrr:.4f}" for name, mrr in best)
     facts = {
-        "data set": found.dataset[0],
-        "split": found.split,
+        "data set": found.provenance.dataset,
+        "split": found.provenance.split,
         "question": "relation",
         "filter": "other known relations of all splits",
+        "candidates": found.provenance.among(found.overall.queries),
         "ties": TIE_RULE,
         "scale": found.scale,
         "seed": str(found.seed),
@@ -67,9 +69,10 @@ def _classification_tables(found: ClassificationEvaluation, by: Sequence[str]) -
         Column("false, found false", ",d"),
     )  # fmt: skip
     facts = {
-        "data set": found.dataset[0],
-        "split": found.split,
+        "data set": found.provenance.dataset,
+        "split": found.provenance.split,
         "question": "classify",
+        "candidates": found.provenance.among(2 * found.overall.examples),
         **{f"false triples of {split}": protocol for split, protocol in found.protocol.items()},
         "statistic": found.statistic,
     }

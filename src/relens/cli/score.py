@@ -6,21 +6,11 @@ from typing import Any, TypeVar
 
 import click
 
+from relens.cli.answer_tables import restriction_field
 from relens.cli.console import TerminalProgress, note
-from relens.cli.options import (
-    device_option,
-    json_option,
-    output_option,
-    run_argument,
-    show,
-    stream_form,
-    stream_option,
-    trust_option,
-    weights_option,
-)
-from relens.cli.predict import facts_option, open_ensemble
-from relens.prediction import Facts
-from relens.runs import Run
+from relens.cli.opening import open_ensemble, opening_options
+from relens.cli.options import json_option, output_option, show, stream_form, stream_option
+from relens.prediction import Ensemble, Facts
 from relens.tables import Column, Row, Table
 from relens.tables.streams import Field, named_form, write_records
 
@@ -38,9 +28,6 @@ _TRIPLE_OPTIONS = (
         "--triples", "file", type=click.Path(path_type=Path), metavar="FILE",
         help="A file of triples instead: lines 'head TAB relation TAB tail'; .gz too. Each gives one line, in order.",
     ),
-    weights_option,
-    device_option,
-    trust_option,
     stream_option,
     json_option,
     output_option,
@@ -48,10 +35,10 @@ _TRIPLE_OPTIONS = (
 
 
 def triple_options(command: F) -> F:
-    """Add the options of commands about given triples."""
+    """Add the argument RUN and the options of commands about given triples."""
     for option in reversed(_TRIPLE_OPTIONS):
         command = option(command)
-    return command
+    return opening_options(command)
 
 
 def given_triples(options: Mapping[str, Any]) -> Facts:
@@ -60,6 +47,14 @@ def given_triples(options: Mapping[str, Any]) -> Facts:
     if (options["file"] is None) == (one == [None, None, None]) or (options["file"] is None and None in one):
         raise click.UsageError("give --head, --relation and --tail of one triple, or a file of --triples")
     return [one] if options["file"] is None else Path(options["file"])
+
+
+def open_for_triples(options: Mapping[str, Any]) -> tuple[Ensemble, Facts]:
+    """Open the ensemble, and return it with the triples that the options name; wrong options raise an error first."""
+    triples = given_triples(options)
+    if options["file"] is not None:
+        stream_form(options["output"], options["form"], as_json=options["as_json"])  # a wrong format ends here
+    return open_ensemble(options), triples
 
 
 def show_triples(
@@ -75,31 +70,33 @@ def show_triples(
         note(f"wrote {output}")
 
 
+def table_facts(ensemble: Ensemble) -> dict[str, str]:
+    """Return what a table about given triples says of its origin."""
+    among = {} if ensemble.restriction is None else {"candidates": ensemble.restriction.name}
+    return {"data set": ensemble.dataset.name, **among}
+
+
 @click.command()
-@run_argument
-@facts_option
 @triple_options
-def score(run_path: Path, facts: Path | None, **options: Any) -> None:
+def score(**options: Any) -> None:
     """Score triples with the ensemble of RUN: the score, the rank of the tail and of the head, and a probability.
 
-    The ranks are those of the evaluation: other known answers are removed. Known triples have ranks, too, but no
-    probability. The score is comparable within one relation. A file of triples gives one line each; --format or the
-    ending of --output chooses among TSV, CSV, JSON lines and Parquet.
+    The ranks are those of the evaluation: other known answers are removed. With --candidates, they are those of
+    `relens evaluate --candidates`, and there is no probability. Known triples have ranks, too, but no probability. The
+    score is comparable within one relation. A file of triples gives one line each; --format or the ending of --output
+    chooses among TSV, CSV, JSON lines and Parquet.
     """
-    triples = given_triples(options)
-    if options["file"] is not None:
-        stream_form(options["output"], options["form"], as_json=options["as_json"])  # a wrong format ends here
-    run = Run.open(run_path)
-    ensemble = open_ensemble(run, options["name"], options["device"], facts, trust=options["trust"])
+    ensemble, triples = open_for_triples(options)
     found = ensemble.score(triples, progress=TerminalProgress())
-    show_triples(found, FIELDS, lambda: _table(found, ensemble.dataset.name), options)
+    fields = (*FIELDS, *restriction_field(ensemble))
+    show_triples(found, fields, lambda: _table(found, table_facts(ensemble)), options)
 
 
-def _table(found: Iterable[Any], dataset: str) -> Table:
+def _table(found: Iterable[Any], facts: Mapping[str, str]) -> Table:
     columns = (
         Column("head", align="left"), Column("relation", align="left"), Column("tail", align="left"),
         Column("score", ".4g"), Column("rank of tail", ",g"), Column("rank of head", ",g"),
         Column("probability", ".0%"), Column("known", align="left"),
     )  # fmt: skip
     rows = tuple(Row(tuple(one.to_json()[field.name] for field in FIELDS)) for one in found)
-    return Table("Scored triples", columns, rows, {"data set": dataset}, ("ranks: other known answers removed",))
+    return Table("Scored triples", columns, rows, facts, ("ranks: other known answers removed",))

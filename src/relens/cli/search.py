@@ -121,27 +121,46 @@ def search(
 @trust_option
 @json_option
 def calibrate(run_path: Path, name: str | None, seed: int, device: str, trust: bool, as_json: bool) -> None:
-    """Calibrate the confidence of predictions by weights of RUN, on its validation split.
+    """Calibrate answers by weights of RUN on its validation split: confidence, thresholds of verdicts, relations.
 
     The models judge the candidates of sampled questions with the answers of train. The confidence of a candidate is the
     share of such candidates that are facts of validation, by its place, the margins of its scores, and its relation and
-    direction. The test split is not read.
+    direction. Then `relens classify` gets a threshold per relation, and questions for relations get a scale on which
+    relations are comparable. The run keeps all three. The test split is not read.
     """
     from relens import api
     from relens.prediction.confidence import KINDS, LEAST_QUESTIONS
 
     found = api.calibrate(run_path, weights=name, device=device, trust=trust, seed=seed, progress=TerminalProgress())
+    confidence, thresholds, scale = found.confidence, found.thresholds, found.scale
+    assert thresholds is not None  # nothing was left out
+    assert scale is not None
     groups = {
         kind: 0 if part is None else int((part.questions >= LEAST_QUESTIONS).sum())
-        for kind, part in zip(KINDS, found.parts, strict=True)
+        for kind, part in zip(KINDS, confidence.parts, strict=True)
     }
+    own, accuracy = int(thresholds.own.sum()), thresholds.tried[thresholds.statistic]
     if as_json:
-        emit_json({**found.counts, "groups": groups})
+        emit_json(
+            {
+                **confidence.counts, "groups": groups,
+                "thresholds": {"statistic": thresholds.statistic, "protocol": thresholds.protocol, "relations": own,
+                               "valid_accuracy": accuracy},
+                "relation_scale": {"name": scale.name, "prior": scale.prior, "triples": scale.triples},
+            }
+        )  # fmt: skip
         return
-    total = len(found.weights.grouping)
-    emit("{questions:,} questions, {candidates:,} candidates, {facts:,} facts of validation".format(**found.counts))
+    total = len(confidence.weights.grouping)
+    emit(
+        "{questions:,} questions, {candidates:,} candidates, {facts:,} facts of validation".format(**confidence.counts)
+    )
     for kind, n in groups.items():
         emit(f"enough evidence on {kind} questions of {n:,} of {total:,} groups")
+    emit(
+        f"thresholds of verdicts for {own:,} of {len(thresholds.own):,} relations, by {thresholds.statistic}, "
+        f"{thresholds.protocol}: accuracy {accuracy:.4f} on the other half of validation"
+    )
+    emit(f"scale of relations: {scale.describe()}, chosen on {scale.triples:,} triples")
 
 
 @contextmanager

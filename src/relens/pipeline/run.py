@@ -289,7 +289,7 @@ def _calibrate(run: Run, execution: Execution) -> None:
     """Calibrate the confidence of predictions by the default weights, unless ranks are among sampled candidates."""
     if run.ranks("valid").provenance.candidates != "all":
         return
-    from relens.prediction.calibrating import calibrate
+    from relens.prediction.calibrating import calibrate_run
 
     try:
         name = run.choose_weights()
@@ -307,8 +307,13 @@ def _calibrate(run: Run, execution: Execution) -> None:
     def work() -> list[Path]:
         execution.progress.note("calibrating the confidence of predictions on validation")
         device = str(execution.devices[0])
-        calibrate(run, name, device, progress=execution.progress).save(run, name)
-        return [run.calibration_path(name)]
+        found = calibrate_run(run, name, device, costly=False, progress=execution.progress)
+        if found.thresholds is None:
+            execution.progress.note(
+                f"thresholds of verdicts and the scale of relations take a pass of a model for each question: `relens "
+                f"calibrate {run.path}` fits them, or the first question that needs them"
+            )
+        return list(found.files)
 
     made_from = [file_checksum(run.weights_path(name)), (run.made_by() or {}).get("models"), __version__]
     stage = Stage(run, "calibrate", made_from, lambda: (None, None))

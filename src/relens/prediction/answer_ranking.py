@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import SPLITS, Queries, query_key
+from relens.data.restriction import Restriction
 from relens.ensemble.inputs import INPUTS
 from relens.ensemble.objective import answer_ranks
 from relens.ensemble.weights import EnsembleWeights
@@ -22,6 +23,7 @@ from relens.prediction.candidate_ranking import score_of
 from relens.prediction.members import LoadedModels
 from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import AnswerRanks
+from relens.ranking.competition import Exclusions
 from relens.records import Provenance
 
 
@@ -46,12 +48,14 @@ class AnswerRanker:
         weights: their weights.
         groups: the group of each relation and direction of the data set, (R, 2).
         known: the known answers.
+        restriction: the entities that compete with an answer; None for all.
     """
 
     models: LoadedModels
     weights: EnsembleWeights
     groups: npt.NDArray[np.int32]
     known: KnownAnswers
+    restriction: Restriction | None = None
 
     def rank(self, queries: Queries, *, progress: Progress = SILENT) -> RankedAnswers:
         """Rank the answers of Q queries; a query may occur with several answers."""
@@ -89,7 +93,10 @@ class AnswerRanker:
         """Rank b answers by the scores (n, b, E) of the models at ``used`` (n,)."""
         input, weights = INPUTS[self.weights.input], self.weights.table[:, used]
         scales = None if self.weights.gap_scales is None else self.weights.gap_scales[used]
-        block = pack_scores(scores, queries.answer, self.known.other_answers(queries), scales)
+        excluded: Exclusions = self.known.other_answers(queries)
+        if self.restriction is not None:
+            excluded = self.restriction.excluded(queries, excluded)
+        block = pack_scores(scores, queries.answer, excluded, scales)
         header = PackHeader(
             models=tuple(self.weights.models[i] for i in used),
             relations=self.weights.relations,

@@ -1,8 +1,9 @@
-"""Calibrate the probabilities of a run's predictions on its validation split."""
+"""Calibrate a run on its validation split: probabilities of predictions, thresholds, and the scale of relations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,51 +13,91 @@ from relens.ensemble.methods import METHODS
 from relens.ensemble.search import search
 from relens.ensemble.searchers import SEARCHERS
 from relens.ensemble.weights import EnsembleWeights
-from relens.errors import InputError, RanksError
+from relens.errors import RanksError
 from relens.packs.pack import PackedRanks
 from relens.packs.packing import UNITS_PER_GAP
 from relens.prediction.calibration import FOLDS
-from relens.prediction.confidence import Confidence, made_from
+from relens.prediction.confidence import Confidence
 from relens.prediction.ensemble import Ensemble
+from relens.prediction.fitted import keep_scale, keep_thresholds
 from relens.prediction.judging import Hidden, Panel, judge
+from relens.prediction.opening import open_voting
 from relens.prediction.population import SIZE, Population, SampleSize
+from relens.prediction.relation_scale import RelationScale
+from relens.prediction.thresholds import Thresholds
 from relens.progress import SILENT, Progress
 from relens.runs import Run
 from relens.seeding import generator
+from relens.staleness import made_from
 
 TRAIN, VALID, TEST = SPLITS
 
 
-def calibrate(
+class Calibration(NamedTuple):
+    """What is fitted on validation for some weights of a run, beside the weights.
+
+    Attributes:
+        confidence: the probability of answers.
+        thresholds: the thresholds of verdicts; None if they were left out.
+        scale: the scale of relations; None if it was left out.
+        files: the files that the run keeps it in.
+    """
+
+    confidence: Confidence
+    thresholds: Thresholds | None
+    scale: RelationScale | None
+    files: tuple[Path, ...]
+
+
+def calibrate_run(
     run: Run,
     name: str,
     device: str = "auto",
     *,
     trust: bool = False,
     seed: int = 0,
-    size: SampleSize = SIZE,
+    costly: bool = True,
     progress: Progress = SILENT,
-) -> Confidence:
-    """Fit the probabilities of predictions by the weights of a name to sampled questions, and return them.
+) -> Calibration:
+    """Fit all that answers by the weights of a name need, and keep it in the run, which the caller holds.
+
+    Args:
+        run: the run, with ranks of validation.
+        name: the name of the weights.
+        device: where models run.
+        trust: load members of others, which runs their code.
+        seed: root of the sampled questions, and of sampled negatives.
+        costly: fit thresholds and scale also with models that propagate, which need a pass for each question.
+        progress: where progress is shown.
+    """
+    voting, _ = open_voting(run, weights=name, device=device, trust=trust)
+    ensemble = Ensemble(voting)  # without a name it takes nothing from the run
+    confidence = calibrate(ensemble, seed=seed, progress=progress)
+    confidence.save(run, name)
+    if ensemble.propagating and not costly:
+        return Calibration(confidence, None, None, (run.calibration_path(name),))
+    thresholds, scale = ensemble.thresholds(seed, progress), ensemble.choose_relation_scale(progress)
+    keep_thresholds(run, name, voting.weights, thresholds, seed)
+    files = (run.calibration_path(name), run.thresholds_path(name), *keep_scale(run, name, voting.weights, scale))
+    return Calibration(confidence, thresholds, scale, files)
+
+
+def calibrate(ensemble: Ensemble, *, seed: int = 0, size: SampleSize = SIZE, progress: Progress = SILENT) -> Confidence:
+    """Fit the probabilities of predictions by an ensemble to sampled questions, and return them.
 
     Answers in train are known, those in validation are hidden and to be found; those in test are left out, as in every
     validation rank. Each question is judged under weights that were fitted without its hidden facts.
     """
-    weights = run.weights(name)
-    origin = made_from(run, weights)
-    try:
-        Confidence.load(run, name, weights)
-    except InputError:  # the old one is damaged: opening the ensemble would raise an error
-        run.calibration_path(name).unlink()
-    ensemble = Ensemble.open(run, name, device, trust=trust)
-    valid = valid_ranks(run, ensemble.weights)
+    valid = valid_ranks(ensemble.run, ensemble.weights)
     population = Population.sample(ensemble.dataset, (TRAIN,), VALID, seed, size)
     fold = generator(seed, "folds").permutation(len(population)) % FOLDS
     sets = [ensemble.weights, *_refitted(ensemble.weights, valid, population, fold)]
     assert valid.gap_scales is not None
-    panel = Panel(ensemble.models, ensemble.dataset, ensemble.groups, valid.gap_scales * UNITS_PER_GAP, sets)
+    panel = Panel(ensemble.models, ensemble.dataset, ensemble.voting.groups, valid.gap_scales * UNITS_PER_GAP, sets)
     judgement = judge(panel, population, Hidden((TRAIN,), VALID), 1 + fold, progress)
-    return Confidence.fit(ensemble.weights, panel.scales, judgement, (population.weight, fold), origin)
+    return Confidence.fit(
+        ensemble.weights, panel.scales, judgement, (population.weight, fold), made_from(ensemble.run, ensemble.weights)
+    )
 
 
 def valid_ranks(run: Run, weights: EnsembleWeights) -> PackedRanks:

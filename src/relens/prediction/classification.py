@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from relens.data.queries import SPLITS, Queries
 from relens.errors import InputError
+from relens.evaluation import Measured
 from relens.prediction.thresholds import STATISTICS, Examples, Thresholds
+from relens.prediction.voting import Voting
 from relens.progress import Progress
-from relens.records import CLASSIFICATION
-
-if TYPE_CHECKING:
-    from relens.prediction.ensemble import Ensemble
+from relens.records import CLASSIFICATION, Provenance
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class ClassifiedTriple:
         threshold: the threshold of the relation, with the best accuracy on validation.
         own: whether the threshold was fitted on examples of this relation.
         known: the first split that contains the triple, ``facts`` if it was given; None for a new one.
+        restriction: the name of the restriction of the candidates that ranks are among; None for all entities.
     """
 
     head: str
@@ -38,6 +38,7 @@ class ClassifiedTriple:
     threshold: float
     own: bool
     known: str | None
+    restriction: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -84,62 +85,55 @@ class Verdicts:
         return {**asdict(self), "accuracy": self.accuracy, "f1": self.f1}
 
 
-@dataclass(frozen=True)
-class ClassificationEvaluation:
+@dataclass(frozen=True, kw_only=True)
+class ClassificationEvaluation(Measured[Verdicts]):
     """How well an ensemble tells true triples from false ones.
 
     Attributes:
-        name: the name of the weights.
-        dataset: name and fingerprint of the data set.
-        split: the split of the examples.
         protocol: where the false examples came from, on validation and on the split.
         statistic: what is compared with the thresholds.
         valid_accuracy: accuracy of each statistic on validation, thresholds fitted on the other half.
         own_thresholds: relations with a threshold of their own.
-        overall: all verdicts.
-        by_relation: verdicts by relation.
-        seed: seed of sampled negatives.
     """
 
-    name: str
-    dataset: tuple[str, str]
-    split: str
     protocol: Mapping[str, str]
     statistic: str
     valid_accuracy: Mapping[str, float]
     own_thresholds: int
-    overall: Verdicts
-    by_relation: Mapping[str, Verdicts]
-    seed: int
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of plain JSON values."""
         return CLASSIFICATION.stamp(
             {
-                **asdict(self),
-                "dataset": {"name": self.dataset[0], "fingerprint": self.dataset[1]},
+                "name": self.name,
+                "provenance": self.provenance.to_json(),
+                "protocol": dict(self.protocol),
+                "statistic": self.statistic,
+                "valid_accuracy": dict(self.valid_accuracy),
+                "own_thresholds": self.own_thresholds,
                 "overall": self.overall.to_json(),
                 "by_relation": {label: verdicts.to_json() for label, verdicts in self.by_relation.items()},
+                "seed": self.seed,
             }
         )
 
 
-def fit(ensemble: "Ensemble", seed: int, progress: Progress) -> Thresholds:
+def fit(voting: Voting, seed: int, progress: Progress) -> Thresholds:
     """Fit the thresholds of an ensemble on validation; sampled negatives are no facts of train or valid."""
-    dataset = ensemble.dataset
+    dataset = voting.dataset
     if not len(dataset.valid):
         raise InputError(f"{dataset.name} has no validation triples, and thresholds are fitted on them: hold some out")
     examples = Examples.of_split(dataset, "valid", filtered=SPLITS[:2], seed=seed)
-    found = ensemble.rank_answers(Queries.from_triples(examples.triples), progress=progress)
+    found = voting.rank_answers(Queries.from_triples(examples.triples), progress)
     return Thresholds.fit(examples, found, len(dataset.relations), seed)
 
 
 def classify_triples(
-    ensemble: "Ensemble", ids: npt.NDArray[np.int32], thresholds: Thresholds, progress: Progress
+    voting: Voting, ids: npt.NDArray[np.int32], thresholds: Thresholds, progress: Progress
 ) -> tuple[ClassifiedTriple, ...]:
     """Return a verdict on each triple in ids, (n, 3), in order."""
-    values = STATISTICS[thresholds.statistic](ensemble.rank_answers(Queries.from_triples(ids), progress=progress))
-    entities, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
+    values = STATISTICS[thresholds.statistic](voting.rank_answers(Queries.from_triples(ids), progress))
+    entities, relations = voting.dataset.entities.labels, voting.dataset.relations.labels
     return tuple(
         ClassifiedTriple(
             head=entities[head],
@@ -150,29 +144,37 @@ def classify_triples(
             threshold=thresholds.by_relation[relation].item(),
             own=bool(thresholds.own[relation]),
             known=known,
+            restriction=None if voting.restriction is None else voting.restriction.name,
         )
         for (head, relation, tail), value, known in zip(
-            ids.tolist(), values.tolist(), ensemble.splits_of(ids), strict=True
+            ids.tolist(), values.tolist(), voting.splits_of(ids), strict=True
         )
     )
 
 
 def evaluate_classification(
-    ensemble: "Ensemble", name: str, split: str, thresholds: Thresholds, *, seed: int, progress: Progress
+    voting: Voting, name: str, split: str, thresholds: Thresholds, *, seed: int, progress: Progress
 ) -> ClassificationEvaluation:
     """Classify the true and the false triples of a split; sampled negatives are no facts of any split."""
-    dataset = ensemble.dataset
+    dataset = voting.dataset
     if not len(dataset.splits[split]):
         raise InputError(f"there is nothing to evaluate: {split} of {dataset.name} has no triples")
     examples = Examples.of_split(dataset, split, filtered=SPLITS, seed=seed)
-    ranked = ensemble.rank_answers(Queries.from_triples(examples.triples), progress=progress)
+    queries, restriction = Queries.from_triples(examples.triples), voting.restriction
+    ranked = voting.rank_answers(queries, progress)
     relation = examples.triples[:, 1]
     found = STATISTICS[thresholds.statistic](ranked) >= thresholds.by_relation[relation]
     parts = {label: relation == number for number, label in enumerate(dataset.relations.labels)}
     return ClassificationEvaluation(
         name=name,
-        dataset=(dataset.name, dataset.fingerprint),
-        split=split,
+        provenance=Provenance(
+            dataset.name,
+            dataset.fingerprint,
+            split,
+            SPLITS,
+            "all" if restriction is None else restriction.name,
+            None if restriction is None else int(restriction.outside(queries).sum()),
+        ),
         protocol={"valid": thresholds.protocol, split: examples.protocol},
         statistic=thresholds.statistic,
         valid_accuracy=dict(thresholds.tried),

@@ -15,6 +15,7 @@ from relens.prediction.evidence import FEATURES, Candidates, Evidence, evidence_
 from relens.prediction.judging import PLACES, Judgement, usual_scores
 from relens.records import CALIBRATION, mapping, number, whole
 from relens.runs import Run
+from relens.staleness import made_from
 
 LEAST_QUESTIONS = 5
 """Sampled questions that a group needs to get probabilities."""
@@ -221,21 +222,6 @@ class Confidence:
             scales = _floats(record["scales"], len(weights.models))
             counts = {key: whole(count) for key, count in mapping(record["counts"]).items()}
             return cls(weights, scales, usual, (unanswered, answered), record["made_from"], counts)
-
-
-def made_from(run: Run, weights: EnsembleWeights) -> dict[str, Any]:
-    """Return the digests of weights, of the ranks they were fitted on, and of the models of a run that have one."""
-    content = {
-        "models": weights.models, "groups": weights.grouping.labels, "table": weights.table.tolist(),
-        "input": weights.input, "scales": None if weights.gap_scales is None else weights.gap_scales.tolist(),
-    }  # fmt: skip
-    digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    models = (run.made_by() or {}).get("models", {})
-    return {
-        "weights": digest,
-        "ranks": weights.fitted_on,
-        "models": {model: models[model] for model in weights.models if model in models},
-    }
 
 
 def _floats(values: Any, size: int | None = None) -> npt.NDArray[np.float64]:

@@ -1,17 +1,77 @@
 """Open a run for predictions: its device, its graph, and the checks that members, ranks and weights belong together."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED
+from relens.devices import pick_device
 from relens.ensemble.weights import EnsembleWeights
 from relens.errors import InputError, WeightsError
 from relens.importers.members import Member, check_trust
+from relens.prediction.candidates import CandidatesOption
+from relens.prediction.confidence import Confidence
+from relens.prediction.facts import Facts, GivenFacts
+from relens.prediction.members import LoadedModels
+from relens.prediction.voting import Voting
 from relens.runs import Run
 
 if TYPE_CHECKING:
+    import torch
+
     from relens.training.trained import TrainedModel
+
+
+class Loading(TypedDict, total=False):
+    """How the models of a run are loaded; ``Ensemble.open`` explains the options."""
+
+    weights: str | None
+    device: "torch.device | str"
+    trust: bool
+
+
+class WithFacts(Loading, total=False):
+    """How a run is opened, with given facts."""
+
+    facts: Facts | None
+
+
+class Opening(WithFacts, total=False):
+    """How a run is opened for questions."""
+
+    candidates: CandidatesOption | None
+
+
+def open_voting(run: Run, **options: Unpack[WithFacts]) -> tuple[Voting, str]:
+    """Open the models of a run with its weights; return them with the name of the weights."""
+    device = options.get("device", "auto")
+    chosen = None if device == "auto" else pick_device(device)
+    check_models(run)
+    name = run.choose_weights(options.get("weights"))
+    weights, trust = run.weights(name), options.get("trust", False)
+    check_trusted(run, needed_members(run, weights), trust=trust)
+    dataset = graph_of(run, weights)
+    check_ranks(run, weights)
+    facts = options.get("facts")
+    given = None if facts is None else GivenFacts.read(facts, dataset)
+    models = LoadedModels(run, dataset, chosen or ranked_device(run), given, trust=trust)
+    voting = Voting(weights, models, Confidence.load(run, name, weights))
+    if given is not None and not voting.propagating:
+        raise InputError(f"`facts=…` adds edges that no training has seen, {no_propagation(voting)}")
+    return voting, name
+
+
+def no_propagation(voting: Voting) -> str:
+    """Say that no model propagates, and what to do."""
+    from relens.models import MODELS
+
+    names = [name for name, entry in MODELS.items() if entry.propagates]
+    run = voting.models.run.path
+    return (
+        f"but no model of {run} with a weight ({', '.join(voting.weights.models)}) sends anything along the edges. "
+        f"Train one that does ({', '.join(names)}), then rank and search again: `relens train {voting.dataset.name} "
+        f"--model {names[0]} --run {run}; relens rank {run} --force; relens search {run}`"
+    )
 
 
 def ranked_device(run: Run) -> str:

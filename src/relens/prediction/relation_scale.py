@@ -7,17 +7,22 @@ with a weight for the frequency of relations, that has the best MRR on validatio
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from relens import records
+from relens.checksums import file_checksum, verify_file
 from relens.data.dataset import Dataset
 from relens.data.queries import Queries
 from relens.ensemble.weights import EnsembleWeights
+from relens.files import open_npy
 from relens.prediction.members import LoadedModels
 from relens.progress import Progress
 from relens.ranking.answer_ranks import AnswerRanks
+from relens.records import RELATION_SCALE, text, whole
 from relens.seeding import generator
 
 PAIRS = 128
@@ -28,6 +33,9 @@ LEAST_VALID = 200
 """Validation triples that the scale is chosen on, if there are so many."""
 PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0)
 """Weights of the logarithm of a relation's share of train that are tried."""
+
+OTHERS = "others.npy"
+"""The file of the scores of other pairs, beside the record of a scale."""
 
 Floats = npt.NDArray[np.float64]
 Pairs = npt.NDArray[np.integer[Any]]
@@ -93,6 +101,31 @@ class RelationScale:
     def describe(self) -> str:
         """Return the scale in words."""
         return f"{self.name}, prior {self.prior:g}"
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write the scores of other pairs, which models gave in float32, into a folder; return the rest as JSON."""
+        np.save(folder / OTHERS, self.others.astype(np.float32), allow_pickle=False)
+        return {
+            "name": self.name,
+            "prior": self.prior,
+            "tried": [[name, prior, mrr] for (name, prior), mrr in self.tried.items()],
+            "triples": self.triples,
+            "others": file_checksum(folder / OTHERS),
+        }
+
+    @classmethod
+    def read(cls, folder: Path, value: Mapping[str, Any], n_models: int, n_relations: int) -> Self:
+        """Rebuild from the result of ``write`` for N models with a weight and R relations."""
+        verify_file(folder / OTHERS, text(value["others"]), RELATION_SCALE.remedy)
+        others = np.array(open_npy(folder / OTHERS), dtype=np.float64)
+        shape = n_models, others.shape[1] if others.ndim > 1 else 0, n_relations, 2
+        if value["name"] not in SCALES or others.shape != shape or not np.isfinite(others).all():
+            raise ValueError(f"found {value['name']!r} and scores of the shape {others.shape}, expected {shape}")
+        tried = {
+            (text(name), float(records.number(prior))): float(records.number(mrr))
+            for name, prior, mrr in value["tried"]
+        }
+        return cls(value["name"], float(records.number(value["prior"])), others, tried, whole(value["triples"]))
 
 
 class RelationRanker:

@@ -157,7 +157,7 @@ class RelationSearch:
         """Return the best answers to the listed queries of a batch, and its further answers."""
         import torch
 
-        group = int(self.ensemble.groups[side.relation, side.direction])
+        group = int(self.ensemble.voting.groups[side.relation, side.direction])
         ranks = self._ranked(side, batch, group)
         answers = batch.padded_answers()
         if batch.listed.any():
@@ -181,8 +181,8 @@ class RelationSearch:
         if confidence is None:
             return np.full(answers.shape, np.nan)
         queries = (QueryIds(anchor, side.relation, side.direction) for anchor in batch.anchors.tolist())
-        compared = [self.ensemble.compared(query) for query in queries]
-        group = int(self.ensemble.groups[side.relation, side.direction])
+        compared = [self.ensemble.voting.compared(query) for query in queries]
+        group = int(self.ensemble.voting.groups[side.relation, side.direction])
         scales = confidence.scales[self.ensemble.weights.table[group] > 0]
         found = row_evidence(ranks, answers, compared, scales, with_anchor=bool(self.loops[side.relation]))
         flat = Evidence(found.places.reshape(-1), found.features.reshape(-1, len(FEATURES)))

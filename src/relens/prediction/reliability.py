@@ -140,7 +140,7 @@ def measure_reliability(
 def _measured(
     ensemble: Ensemble, confidence: Confidence, population: Population, progress: Progress
 ) -> dict[str, Reliability]:
-    panel = Panel(ensemble.models, ensemble.dataset, ensemble.groups, confidence.scales, [ensemble.weights])
+    panel = Panel(ensemble.models, ensemble.dataset, ensemble.voting.groups, confidence.scales, [ensemble.weights])
     judgement = judge(panel, population, Hidden(SPLITS[:2], SPLITS[2]), progress=progress)
     stated = confidence.of_judged(judgement)
     weight = population.weight[judgement.question] * judgement.share

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from relens import records
 from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import HEAD, TAIL, Queries
 from relens.prediction.answer_ranking import RankedAnswers
+from relens.records import mapping, text
 from relens.seeding import generator
 
 Floats = npt.NDArray[np.float64]
@@ -141,6 +143,28 @@ class Thresholds:
         best = max(tried, key=lambda name: tried[name])
         by_relation, own, fallback = fit_thresholds(STATISTICS[best](found), true, relation, n_relations)
         return cls(best, by_relation, own, fallback, examples.protocol, tried)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "statistic": self.statistic,
+            "protocol": self.protocol,
+            "tried": dict(self.tried),
+            "fallback": self.fallback,
+            "by_relation": self.by_relation.tolist(),
+            "own": self.own.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], n_relations: int) -> "Thresholds":
+        """Rebuild from the result of ``to_json`` for a graph with R relations."""
+        by_relation = np.array([records.number(one) for one in value["by_relation"]], dtype=np.float64)
+        own = np.array([{True: True, False: False}[one] for one in value["own"]], dtype=bool)
+        if value["statistic"] not in STATISTICS or {len(by_relation), len(own)} != {n_relations}:
+            raise ValueError(f"found {value['statistic']!r} of {len(by_relation)} relations, expected {n_relations}")
+        tried = {name: float(records.number(accuracy)) for name, accuracy in mapping(value["tried"]).items()}
+        protocol, fallback = text(value["protocol"]), float(records.number(value["fallback"]))
+        return cls(value["statistic"], by_relation, own, fallback, protocol, tried)
 
 
 def fit_thresholds(

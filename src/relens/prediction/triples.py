@@ -1,7 +1,7 @@
 """Triples by name: read and check them, and give each a score, the rank of its tail and of its head."""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,9 @@ from relens.data.queries import Queries
 from relens.errors import DatasetError, counted
 from relens.prediction.facts import Facts, read_triples
 from relens.prediction.names import Names
+from relens.prediction.questions import QueryIds
+from relens.prediction.voting import Voting
 from relens.progress import Progress
-
-if TYPE_CHECKING:
-    from relens.prediction.ensemble import Ensemble
 
 LISTED = 20
 """Unknown names that an error lists."""
@@ -31,6 +30,7 @@ class ScoredTriple:
         head_rank: the rank of the head among all heads.
         probability: how likely the fact is true, from validation; None if it is known, or if there is no evidence.
         known: the first split that contains the triple, ``facts`` if it was given; None for a new one.
+        restriction: the name of the restriction of the candidates that ranks are among; None for all entities.
     """
 
     head: str
@@ -41,6 +41,7 @@ class ScoredTriple:
     head_rank: float
     probability: float | None
     known: str | None
+    restriction: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -76,13 +77,13 @@ def triples_in_ids(triples: Facts, names: Names) -> npt.NDArray[np.int32]:
     return np.array(ids, dtype=np.int32)
 
 
-def score_triples(ensemble: "Ensemble", ids: npt.NDArray[np.int32], progress: Progress) -> tuple[ScoredTriple, ...]:
+def score_triples(voting: Voting, ids: npt.NDArray[np.int32], progress: Progress) -> tuple[ScoredTriple, ...]:
     """Return the scores and ranks of triples in ids, (n, 3), in order."""
     queries = Queries.from_triples(ids)
-    found = ensemble.rank_answers(queries, progress=progress)
-    known = ensemble.splits_of(ids)
-    probabilities = ensemble.triple_probabilities(queries, known)
-    entities, relations = ensemble.dataset.entities.labels, ensemble.dataset.relations.labels
+    found = voting.rank_answers(queries, progress)
+    known = voting.splits_of(ids)
+    probabilities = _probabilities(voting, queries, known)
+    entities, relations = voting.dataset.entities.labels, voting.dataset.relations.labels
     ranks, scores = found.ranks.realistic.reshape(-1, 2).tolist(), found.scores.reshape(-1, 2).mean(axis=1).tolist()
     return tuple(
         ScoredTriple(
@@ -94,11 +95,34 @@ def score_triples(ensemble: "Ensemble", ids: npt.NDArray[np.int32], progress: Pr
             head_rank=of_head,
             probability=probability,
             known=split,
+            restriction=None if voting.restriction is None else voting.restriction.name,
         )
         for (head, relation, tail), score, (of_tail, of_head), probability, split in zip(
             ids.tolist(), scores, ranks, probabilities, known, strict=True
         )
     )
+
+
+def _probabilities(voting: Voting, queries: Queries, known: list[str | None]) -> list[float | None]:
+    """Return how likely each of n triples is true; None for known ones, and where there is not enough evidence.
+
+    It is the geometric mean of the probabilities of its tail and of its head.
+
+    Args:
+        voting: who ranks the candidates.
+        queries: both directions of each triple, (2n,).
+        known: the split of each triple that is known, n of them.
+    """
+    new = np.repeat([split is None for split in known], 2)
+    found = np.full(len(queries), np.nan)
+    rows = np.flatnonzero(new) if voting.confidence is not None else np.empty(0, dtype=np.int64)
+    for begin in range(0, len(rows), voting.models.rows):
+        part = rows[begin : begin + voting.models.rows]
+        asked = [QueryIds(*row) for row in queries[part].columns()[:3].T.tolist()]
+        for at, query, ranking in zip(part, asked, voting.rankings(asked), strict=True):
+            found[at] = voting.probabilities(query, ranking, queries.answer[[at]].astype(np.int64))[0]
+    both = np.sqrt(found[0::2] * found[1::2]).tolist()
+    return [None if np.isnan(probability) else probability for probability in both]
 
 
 def _problem(names: Names, kind: str, name: str) -> str:

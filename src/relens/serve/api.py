@@ -16,6 +16,7 @@ from relens import __version__
 from relens.data.queries import Direction
 from relens.prediction import Ensemble, KnownFacts, Question
 from relens.prediction import Predictions as Answers
+from relens.serve.candidates import Among, Candidates, Words, WordsOrNames, known_candidates
 from relens.serve.lookup import GraphLookup
 from relens.serve.refusals import Problem, RefusedError
 from relens.serve.worker import Desk, Worker
@@ -81,6 +82,7 @@ class PredictQuery(Query):
     top: Top = 10
     known: KnownFactsField = "mark"
     explain: Explain = False
+    candidates: Words = None
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
@@ -103,6 +105,7 @@ class Batch(BaseModel):
     top: Top = 10
     known: KnownFactsField = "mark"
     explain: Explain = False
+    candidates: WordsOrNames = None
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
@@ -193,8 +196,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 SLOW: dict[int | str, dict[str, Any]] = {
     504: {"model": Problem, "description": "The prediction took too long."},
 }
-Single = tuple[Question, int, KnownFacts]
-"""A question that comes alone: how many answers, and whether known facts are marked or dropped."""
+Single = tuple[Question, int, KnownFacts, Candidates]
+"""A question that comes alone: how many answers, whether known facts are marked or dropped, and who competes."""
 SomeLabel = Annotated[str, InUrl(min_length=1, max_length=LABEL_LIMIT)]
 
 
@@ -250,13 +253,13 @@ def look_ups(graph: GraphLookup, run: str, *, explains: bool) -> APIRouter:
 
 def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRouter:
     """Return the requests that run models."""
-    router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
+    router, among = APIRouter(prefix="/api", responses={**REFUSED, **SLOW}), Among(ensemble)
 
     def together(asked: Sequence[Single], nobody_waits: Callable[[], bool]) -> Iterator[bytes]:
-        for (top, known), group in groupby(asked, key=lambda single: single[1:]):
+        for (top, known, candidates), group in groupby(asked, key=lambda single: single[1:]):
             if nobody_waits():
                 return
-            found = ensemble.predict_many([question for question, *_ in group], top=top, known=known)
+            found = among(candidates).predict_many([question for question, *_ in group], top=top, known=known)
             yield from (as_json(_answer(graph, answers)) for answers in takewhile(lambda _: not nobody_waits(), found))
 
     singles = Desk(together)
@@ -266,15 +269,16 @@ def predictions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRo
         question = _question(graph, asked)
         _check_explains(ensemble, explain=asked.explain)
         if not asked.explain:
-            return sent(await worker.ask(singles, (question, asked.top, asked.known)))
-        found = await worker.run(lambda given_up: _answers(ensemble, graph, [question], asked, given_up))
+            return sent(await worker.ask(singles, (question, asked.top, asked.known, asked.candidates)))
+        found = await worker.run(lambda given_up: _answers(among(asked.candidates), graph, [question], asked, given_up))
         return sent(as_json(found[0]))
 
     @router.post("/predict", summary="The best answers to several queries", response_model=Predictions)
     async def predict_batch(batch: Batch) -> Response:
         questions = [_question(graph, query, f"queries.{place}: ") for place, query in enumerate(batch.queries)]
+        candidates = known_candidates(graph, batch.candidates)
         _check_explains(ensemble, explain=batch.explain)
-        found = await worker.run(lambda given_up: _answers(ensemble, graph, questions, batch, given_up))
+        found = await worker.run(lambda given_up: _answers(among(candidates), graph, questions, batch, given_up))
         return sent(as_json({"predictions": found}))
 
     @router.get("/explain", summary="The paths that carried the score of one answer", response_model=Paths)

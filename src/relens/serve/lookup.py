@@ -35,12 +35,6 @@ class GraphLookup:
         with _refused("relation", "relations", typed, where):
             return self.dataset.relations.labels[self._names.relation(typed)]
 
-    def some_triple(self) -> tuple[str, str, str]:
-        """Return the labels of a triple of the graph."""
-        head, relation, tail = self._triples[0].tolist()
-        labels = self.dataset.entities.labels
-        return labels[head], self.dataset.relations.labels[relation], labels[tail]
-
     def entity(self, label: str) -> dict[str, str | None]:
         """Return the label of an entity and its readable name, None if it has none."""
         return {"label": label, "name": self.dataset.names.get(label)}

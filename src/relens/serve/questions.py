@@ -1,13 +1,14 @@
 """The JSON interface of the other questions: relations between two entities, given triples, and new facts."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from fastapi import APIRouter, Response
 from fastapi import Query as InUrl
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from relens.prediction import Ensemble, RelationPredictions
+from relens.progress import Progress
 from relens.serve.api import (
     BATCH_LIMIT,
     REFUSED,
@@ -20,6 +21,7 @@ from relens.serve.api import (
     check_amount,
     sent,
 )
+from relens.serve.candidates import Among, Candidates, Word, Words, WordsOrNames, known_candidates
 from relens.serve.lookup import GraphLookup
 from relens.serve.refusals import RefusedError
 from relens.serve.worker import Once, Worker
@@ -32,6 +34,9 @@ LEAST_DEPTH = 10
 """Answers of a query that a discovery considers at least."""
 
 Name = Annotated[str | None, Field(description="Its readable name, if the data set has one.")]
+Restriction = Annotated[
+    str | None, Field(description="What the candidates are restricted to; null if all entities compete.")
+]
 KnownSplit = Annotated[
     str | None, Field(description="The split that contains the triple, or facts; null for a new one.")
 ]
@@ -51,6 +56,7 @@ class PairQuery(Pair):
 
     top: Top = 10
     known: KnownFactsField = "mark"
+    candidates: Words = None
 
 
 class PairBatch(BaseModel):
@@ -61,6 +67,7 @@ class PairBatch(BaseModel):
     pairs: list[Pair] = Field(min_length=1, max_length=BATCH_LIMIT)
     top: Top = 10
     known: KnownFactsField = "mark"
+    candidates: Words = None
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
@@ -82,6 +89,18 @@ class Triples(BaseModel):
     triples: list[Triple] = Field(min_length=1, max_length=BATCH_LIMIT)
 
 
+class ToScore(Triples):
+    """Triples to score, and who competes with their heads and tails."""
+
+    candidates: WordsOrNames = None
+
+
+class ToClassify(Triples):
+    """Triples to classify, and who competes with their heads and tails."""
+
+    candidates: Words = None  # each has thresholds of its own, so no lists
+
+
 class DiscoverQuery(BaseModel):
     """A relation, an entity, or both: what the new facts are about."""
 
@@ -91,7 +110,7 @@ class DiscoverQuery(BaseModel):
     entity: Label | None = Field(default=None, description="The head or the tail of every fact.")
     top: int = Field(default=10, ge=1, le=FACTS_LIMIT, description="How many facts, best first.")
     confidence: float | None = Field(default=None, gt=0, le=1, description="Leave out facts with less, or with none.")
-    candidates: Literal["likely", "observed", "all"] = Field(
+    candidates: Literal["likely", "observed", "types", "all"] = Field(
         default="likely", description="The entities that may be in a fact."
     )
 
@@ -122,7 +141,9 @@ class Relations(BaseModel):
     tail_name: Name
     candidates: int = Field(description="How many relations compete, without known ones.")
     scale: str = Field(description="How the scores of different relations were made comparable.")
+    restriction: Restriction
     answers: list[RelationAnswer]
+    notes: list[str] = Field(description="Remarks, for instance that the candidates leave no relation.")
 
 
 class RelationsOfPairs(BaseModel):
@@ -150,6 +171,7 @@ class Score(NamedTriple):
     head_rank: int | float = Field(description="The rank of the head among all heads.")
     probability: float | None = Field(description="How likely it is true; null for a known one, and without evidence.")
     known: KnownSplit
+    restriction: Restriction
 
 
 class Scores(BaseModel):
@@ -166,6 +188,7 @@ class Verdict(NamedTriple):
     threshold: float | None = Field(description="The threshold of the relation, fitted on validation.")
     own: bool = Field(description="Whether the threshold was fitted on examples of this relation.")
     known: KnownSplit
+    restriction: Restriction
 
 
 class Verdicts(BaseModel):
@@ -191,24 +214,24 @@ class Discovered(BaseModel):
 
 def other_questions(ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> APIRouter:
     """Return the requests about relations, given triples and new facts."""
-    router = APIRouter(prefix="/api", responses={**REFUSED, **SLOW})
-    _add_relations(router, ensemble, graph, worker)
-    _add_triples(router, ensemble, graph, worker)
+    router, among = APIRouter(prefix="/api", responses={**REFUSED, **SLOW}), Among(ensemble)
+    _add_relations(router, among, graph, worker)
+    _add_triples(router, among, graph, worker)
     _add_discovery(router, ensemble, graph, worker)
     return router
 
 
-def _add_relations(router: APIRouter, ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> None:
-    scale = Once(worker, ensemble.choose_relation_scale, "the scale of relations is being chosen on validation")
+def _add_relations(router: APIRouter, among: Among, graph: GraphLookup, worker: Worker) -> None:
+    scale = Once(worker, among(None).choose_relation_scale, "the scale of relations is being chosen on validation")
 
     async def relations(pairs: list[tuple[str, str]], asked: PairQuery | PairBatch) -> list[dict[str, Any]]:
         seconds = await scale.done()
-        found = await worker.run_long(
-            lambda progress: list(
-                ensemble.predict_relations_many(pairs, top=asked.top, known=asked.known, progress=progress)
-            ),
-            seconds=seconds,
-        )
+
+        def answers(progress: Progress) -> list[RelationPredictions]:
+            chosen = among(asked.candidates)
+            return list(chosen.predict_relations_many(pairs, top=asked.top, known=asked.known, progress=progress))
+
+        found = await worker.run_long(answers, seconds=seconds)
         return [_relations(graph, one) for one in found]
 
     @router.get("/predict/relations", summary="The best relations between two entities", response_model=Relations)
@@ -222,25 +245,31 @@ def _add_relations(router: APIRouter, ensemble: Ensemble, graph: GraphLookup, wo
         return sent(as_json({"predictions": await relations(pairs, batch)}))
 
 
-def _add_triples(router: APIRouter, ensemble: Ensemble, graph: GraphLookup, worker: Worker) -> None:
-    known = graph.some_triple()
-    thresholds = Once(
-        worker,
-        lambda progress: ensemble.classify([known], progress=progress),
-        "the thresholds of verdicts are being fitted on validation",
-    )
+def _thresholds(candidates: Candidates, among: Among, worker: Worker) -> Once:
+    """Return the fit of the thresholds among some candidates, which begins with the first request for it."""
+
+    def fit(progress: Progress) -> None:
+        among(candidates).thresholds(progress=progress)
+
+    return Once(worker, fit, "the thresholds of verdicts are being fitted on validation")
+
+
+def _add_triples(router: APIRouter, among: Among, graph: GraphLookup, worker: Worker) -> None:
+    fitted = {word: _thresholds(word, among, worker) for word in (None, *get_args(Word))}
 
     @router.post("/score", summary="Score, ranks and probability of given triples", response_model=Scores)
-    async def score(asked: Triples) -> Response:
-        triples = _triples(graph, asked)
-        found = await worker.run_long(lambda progress: ensemble.score(triples, progress=progress))
+    async def score(asked: ToScore) -> Response:
+        triples, candidates = _triples(graph, asked), known_candidates(graph, asked.candidates)
+        found = await worker.run_long(lambda progress: among(candidates).score(triples, progress=progress))
         return sent(as_json({"triples": [_named(graph, one.to_json()) for one in found]}))
 
     @router.post("/classify", summary="Whether given triples are true", response_model=Verdicts)
-    async def classify(asked: Triples) -> Response:
+    async def classify(asked: ToClassify) -> Response:
         triples = _triples(graph, asked)
-        seconds = await thresholds.done()
-        found = await worker.run_long(lambda progress: ensemble.classify(triples, progress=progress), seconds=seconds)
+        seconds = await fitted[asked.candidates].done()
+        found = await worker.run_long(
+            lambda progress: among(asked.candidates).classify(triples, progress=progress), seconds=seconds
+        )
         return sent(as_json({"triples": [_named(graph, one.to_json()) for one in found]}))
 
 
@@ -305,10 +334,8 @@ def _triples(graph: GraphLookup, asked: Triples) -> list[tuple[str, str, str]]:
 
 
 def _relations(graph: GraphLookup, found: RelationPredictions) -> dict[str, Any]:
-    names, of_relations = graph.dataset.names, graph.dataset.relation_names
-    plain = found.to_json()
-    answers = [{**answer, "name": of_relations.get(answer["relation"])} for answer in plain["answers"]]
-    return {**plain, "head_name": names.get(found.head), "tail_name": names.get(found.tail), "answers": answers}
+    names, plain = graph.dataset.names, found.to_json()
+    return {**plain, "head_name": names.get(found.head), "tail_name": names.get(found.tail)}
 
 
 def _named(graph: GraphLookup, triple: dict[str, Any]) -> dict[str, Any]:
