@@ -7,7 +7,7 @@ All steps sort the pairs of entities: no array has relations-squared elements.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,9 @@ class Given:
     symmetric: Bools
     linked: Bools
 
+    def __getitem__(self, rows: slice) -> "Given":
+        return Given(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     @property
     def by_pairs(self) -> Bools:
         """The triples with an inverse or a duplicate in train."""
@@ -107,7 +110,7 @@ def given_away(triples: npt.NDArray[Any], train: npt.NDArray[Any], rules: Rules)
     """Return which of the triples (n, 3) train gives away."""
     pairs = _Pairs.of(distinct_rows(train))
     n = len(triples)
-    masks = {name: np.zeros(n, dtype=bool) for name in ("repeated", "inverse", "duplicate", "symmetric", "linked")}
+    masks = {field.name: np.zeros(n, dtype=bool) for field in fields(Given)}
     for row, source, swapped in pairs.matches(triples):
         head, target, tail = triples[row].astype(np.int64).T
         loop, same = head == tail, source == target
