@@ -47,7 +47,7 @@ def test_each_kind_of_heading_is_named():
 
 @pytest.mark.parametrize(
     "first",
-    [("drug", "r1", "disease"), ("e3", "effect", "disease"), ("drug", "effect", "drug2"), ("head", "r1", "tail")],
+    [("1", "2", "3"), ("drug", "r1", "disease"), ("e3", "effect", "disease"), ("drug", "effect", "drug2"), ("head", "r1", "tail")],
 )
 def test_a_first_fact_is_no_heading(first):
     again = [("drug2", "r2", "e1")] if first[2] == "drug2" else []

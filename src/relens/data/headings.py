@@ -37,6 +37,15 @@ def are_column_names(fields: Sequence[str]) -> bool:
     return len(roles) >= 2 and len(roles) == len(set(roles))
 
 
+def is_number(text: str) -> bool:
+    """Say whether a text is a number; no column is called so."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def first_lines_like_headings(dataset: Dataset) -> list[str]:
     """Return a warning about first triples that look like headings.
 
@@ -54,7 +63,8 @@ def first_lines_like_headings(dataset: Dataset) -> list[str]:
         shared = len(splits) == len(dataset.splits)
         named = are_column_names(labels) and _only_there(dataset, first, len(splits), entities=False)
         n = sum(map(len, dataset.splits.values()))
-        if shared or named or (n >= FEWEST and _only_there(dataset, first, len(splits), entities=True)):
+        words = not any(map(is_number, labels))
+        if shared or named or (n >= FEWEST and words and _only_there(dataset, first, len(splits), entities=True)):
             *others, last = splits
             where = f"{', '.join(others)} and {last}" if others else last
             same = "the same line" if others else "the line"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relens.data.headings import are_column_names, role_of
+from relens.data.headings import are_column_names, is_number, role_of
 from relens.data.preparation.facts import ROLES
 from relens.data.preparation.settings import Column, ReadSettings
 from relens.errors import DatasetError, nearest
@@ -61,7 +61,7 @@ def _is_heading(first: Sequence[str], others: Sequence[Sequence[str]], settings:
     if again or are_column_names(first):
         return not again
     return len(others) >= FEWEST_ROWS and any(
-        not _is_number(field) and all(i < len(row) and _is_number(row[i]) for row in others)
+        not is_number(field) and all(i < len(row) and is_number(row[i]) for row in others)
         for i, field in enumerate(first)
     )
 
@@ -137,14 +137,6 @@ def _note(chosen: tuple[int, ...], names: tuple[str, ...] | None, width: int, so
     return f"{source}: {width} columns, used as {used}{unused}"
 
 
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_weight(field: str) -> bool:
     """Say whether a field is a decimal number such as 0.87, which no label is likely to be."""
-    return _is_number(field) and not field.strip().lstrip("+-").isdecimal()
+    return is_number(field) and not field.strip().lstrip("+-").isdecimal()

@@ -71,7 +71,8 @@ def encoding_errors(path: Path, content: bytes, encoding: str) -> Iterator[None]
 
 def _first_undecodable(content: bytes, encoding: str) -> tuple[int, int]:
     """Return the number of the first line with a byte that cannot be decoded, and that byte; zeros if unknown."""
-    for number, line in enumerate(BytesIO(content), start=1):
+    lines = BytesIO(content) if "\n".encode(encoding) == b"\n" else ()
+    for number, line in enumerate(lines, start=1):
         try:
             line.decode(encoding)
         except UnicodeDecodeError as error:

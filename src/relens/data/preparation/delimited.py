@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relens.data.headings import FEWEST, is_number
 from relens.data.preparation.columns import Columns, choose_columns
 from relens.data.preparation.content import encoding_errors, open_text
 from relens.data.preparation.facts import Block, Encoder, Facts
@@ -15,8 +16,6 @@ from relens.errors import DatasetError, counted
 
 SAMPLE = 1_000
 """Rows at the beginning of a file that decide about its delimiter, heading and columns."""
-FEWEST = 20
-"""Rows below which a first line without any repeated label is no sign of a heading."""
 _BLOCK = 2**16
 
 Row = tuple[int, list[str]]
@@ -46,6 +45,8 @@ def read_text(path: Path, content: bytes, settings: ReadSettings, encoder: Encod
     if columns.guessed and len(facts) >= FEWEST and _stands_alone(facts):
         with open_text(path, content, settings.encoding) as lines:
             _, first = next(_rows(path, lines, form))
+        if any(map(is_number, first)):
+            return facts
         notes.append(
             f"{path}: line 1 is a heading, not a triple (none of its labels occurs again; `header=False` reads it as a "
             f"triple): {', '.join(map(str.strip, first))}"

@@ -47,8 +47,9 @@ def read_parquet(path: Path, content: bytes, settings: ReadSettings, encoder: En
         sample = [] if head is None else [[str(value) for value in row.values()] for row in head.to_pylist()]
         columns = _columns(names, sample, settings, str(path))
         notes += columns.notes
-        batches = file.iter_batches(batch_size=_BLOCK, columns=[names[i] for i in columns.chosen])
-        return encoder.collect(str(path), "row", _parquet_blocks(str(path), batches, columns.chosen))
+        chosen = [names[i] for i in columns.chosen]
+        batches = file.iter_batches(batch_size=_BLOCK, columns=chosen)
+        return encoder.collect(str(path), "row", _parquet_blocks(str(path), batches, chosen))
     except (arrow.ArrowException, OSError) as error:
         raise DatasetError(f"{path} is not a readable Parquet file ({error}). Write it again.") from error
 
@@ -76,13 +77,12 @@ def _frame_blocks(source: str, columns: Sequence[Iterator[Any]]) -> Iterator[Blo
         begin += len(some)
 
 
-def _parquet_blocks(source: str, batches: Iterator[Any], chosen: tuple[int, ...]) -> Iterator[Block]:
-    """Yield the columns as texts, in the order in which they were chosen: a batch has them in the order of the file."""
-    places = [sorted(chosen).index(i) for i in chosen]
+def _parquet_blocks(source: str, batches: Iterator[Any], chosen: list[str]) -> Iterator[Block]:
+    """Yield the chosen columns as texts, some rows at a time."""
     begin = 1
     for batch in batches:
         if batch.num_rows:
-            yield _block(source, begin, [batch.column(i).to_pylist() for i in places])
+            yield _block(source, begin, [batch.column(name).to_pylist() for name in chosen])
         begin += batch.num_rows
 
 

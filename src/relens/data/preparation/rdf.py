@@ -111,12 +111,10 @@ def _parsed_turtle(path: Path, text: str) -> list[Any]:
 
     found: list[Any] = []
     try:
-        Collector().parse(data=text, format="turtle", publicID=f"file:///{path.name}")
+        Collector().parse(data=text + "\n", format="turtle", publicID=f"file:///{path.name}")
     except notation3.BadSyntax as error:
-        reason = error._why if hasattr(error, "_why") else "bad syntax"
-        raise DatasetError(
-            f"{path}, line {error.lines + 1:,}: not valid Turtle ({reason}). Correct the line."
-        ) from error
+        number = min(error.lines, text.rstrip().count("\n")) + 1  # not the line after the last one
+        raise DatasetError(f"{path}, line {number:,}: not valid Turtle ({error._why}). Correct the line.") from error
     except (rdflib.exceptions.Error, ValueError, LookupError, TypeError, AssertionError) as error:
         raise DatasetError(
             f"{path} is not valid Turtle ({type(error).__name__}: {str(error)[:200]}). Convert it to N-Triples, whose "
