@@ -13,6 +13,7 @@ from relens.data.checks import ALARM, check_data, check_splits, suspicions
 from relens.data.dataset import Dataset
 from relens.data.patterns import patterns
 from relens.errors import DatasetError
+from tests.data.leaky import rows_of, with_counterparts
 
 TRAIN = [("a", "r", "b"), ("b", "r", "c"), ("c", "s", "d"), ("d", "s", "a")]
 VALID = [("a", "s", "c"), ("b", "r", "d")]
@@ -23,22 +24,9 @@ def graph(train=(), valid=(), test=()) -> Dataset:
     return Dataset.from_labels("toy", train=[*TRAIN, *train], valid=[*VALID, *valid], test=[*TEST, *test])
 
 
-def rows_of(dataset: Dataset, split: str) -> list[tuple[str, str, str]]:
-    entities, relations = dataset.entities.labels, dataset.relations.labels
-    return [(entities[h], relations[r], entities[t]) for h, r, t in dataset.splits[split].tolist()]
-
-
-def with_counterparts(*, inverse: bool, seed: int = 0) -> Dataset:
-    """Return the generated graph with a second relation beside each one, split at random, as in FB15k."""
-    every = [row for split in patterns().splits for row in rows_of(patterns(), split)]
-    more = [(t, f"{r}_again", h) if inverse else (h, f"{r}_again", t) for h, r, t in every]
-    rows = [(every + more)[i] for i in np.random.default_rng(seed).permutation(2 * len(every))]
-    return Dataset.from_labels("leaky", train=rows[2000:], valid=rows[:1000], test=rows[1000:2000])
-
-
 def test_good_data_gives_no_warning():
-    assert suspicions(graph()) == ()
-    assert suspicions(patterns()) == ()
+    assert suspicions(graph()) == []
+    assert suspicions(patterns()) == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +51,8 @@ def test_good_data_gives_no_warning():
             {"test": [("a", "t", "c"), ("a", "u", "c"), ("a", "v", "c"), ("a", "w", "c")]},
             [
                 "train lacks 4 relations of test: 't', 'u', 'v', …",
-                "valid lacks 4 relations of test, with 4 of the 6 test triples: 't', 'u', 'v', …. Ensembles use weights "
+                "valid lacks 4 relations of test, with 4 of the 6 test triples: 't', 'u', 'v', …. Ensembles use "
+                "weights "
                 "fitted on all relations for them",
             ],
         ),
@@ -86,7 +75,7 @@ def test_good_data_gives_no_warning():
     ],
 )
 def test_each_suspicion_is_one_sentence(added, warnings):
-    assert list(suspicions(graph(**added))) == warnings
+    assert suspicions(graph(**added)) == warnings
 
 
 def test_reversed_triples_are_suspicious_above_one_half():
@@ -125,15 +114,21 @@ def test_the_alarm_rises_on_the_leak_of_fb15k(inverse):
         assert int(check.given[split].by_pairs.sum()) == expected
         (text,) = [text for text in check.warnings if f"of the 1,000 {split} triples" in text and "pairs" in text]
         assert re.fullmatch(
-            rf"train has the inverse or a duplicate of {expected} of the 1,000 {split} triples \({expected / 1000:.0%}\), by "
-            rf"\d+ pairs of relations such as '\w+' and '\w+' \((inverse|duplicate)\): a model that copies them will look "
-            rf"good on {split}, and its figures say little about facts that the graph does not state already. `relens data "
+            rf"train has the inverse or a duplicate of {expected} of the 1,000 {split} triples "
+            rf"\({expected / 1000:.0%}\), by "
+            rf"\d+ pairs of relations such as '\w+' and '\w+' \((inverse|duplicate)\): a model that copies them "
+            rf"will look "
+            rf"good on {split}, and its figures say little about facts that the graph does not state already. "
+            rf"`relens data "
             rf"prepare leaky NEW_FOLDER --drop-leaks` keeps one relation of each pair",
             text,
         )
     pairs = {(pair["relation"], pair["counterpart"], pair["kind"]): pair for pair in check.relations()}
     pair = pairs["kind_of", "kind_of_again", kind]
-    assert (pair["share"], pair["facts"]) == (1.0, sum(r == "kind_of" for s in dataset.splits for _, r, _ in rows_of(dataset, s)))
+    assert (pair["share"], pair["facts"]) == (
+        1.0,
+        sum(r == "kind_of" for s in dataset.splits for _, r, _ in rows_of(dataset, s)),
+    )
 
 
 def test_inverses_of_the_test_triples_alone_are_found():
@@ -143,7 +138,9 @@ def test_inverses_of_the_test_triples_alone_are_found():
     dataset = Dataset.from_labels("leaky", train=rows_of(base, "train") + more, valid=rows_of(base, "valid"),
                                   test=rows_of(base, "test"))  # fmt: skip
     assert check_data(dataset).given["test"].by_pairs.all()
-    assert suspicions(dataset)[0].startswith("train has the inverse or a duplicate of 1,100 of the 1,100 test triples (100%)")
+    assert suspicions(dataset)[0].startswith(
+        "train has the inverse or a duplicate of 1,100 of the 1,100 test triples (100%)"
+    )
 
 
 @pytest.mark.parametrize("column", [1, 2])
@@ -170,7 +167,8 @@ needs_data = pytest.mark.skipif("RELENS_DATA" not in os.environ, reason="needs R
             "wn18rr",
             {"inverse": 0, "duplicate": 0, "symmetric": 1052, "linked": 1096},
             [
-                "train has the mirror image of 1,046 of the 3,034 valid triples (34%), by 3 symmetric relations such as "
+                "train has the mirror image of 1,046 of the 3,034 valid triples (34%), by 3 symmetric relations "
+                "such as "
                 "'_derivationally_related_form'",
                 "train has the mirror image of 1,052 of the 3,134 test triples (34%), by 3 symmetric relations such as "
                 "'_derivationally_related_form'",
@@ -215,8 +213,14 @@ def test_the_mirror_images_in_wn18rr_are_those_of_a_loop():
 
 def test_a_check_has_plain_values():
     value = relens.check_data("patterns").to_json()
-    assert value["given_away"]["test"] == {"repeated": 0, "inverse": 200, "duplicate": 0, "symmetric": 100, "linked": 300}
-    assert 200 < ALARM * 1100, "no alarm"
+    assert value["given_away"]["test"] == {
+        "repeated": 0,
+        "inverse": 200,
+        "duplicate": 0,
+        "symmetric": 100,
+        "linked": 300,
+    }
+    assert ALARM * 1100 > 200, "no alarm"
     assert value["relation_pairs"][0] == {
         "relation": "opponent_of", "counterpart": "opponent_of", "kind": "symmetric", "facts": 648, "share": 1.0
     }  # fmt: skip

@@ -11,8 +11,8 @@ FACTS = [(f"e{i}", f"r{i % 3}", f"e{i + 1}") for i in range(FEWEST)]
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [("Head", "head"), (" subject ", "head"), ("#source", "head"), ("Relation Type", "relation"), ("PREDICATE", "relation"),
-     ('"object"', "tail"), (":END", "tail"), ("y-name", "tail"), ("weight", None), ("", None), ("Paris", None)],
+    [("Head", "head"), (" subject ", "head"), ("#source", "head"), ("Relation Type", "relation"),
+     ("PREDICATE", "relation"), ('"object"', "tail"), (":END", "tail"), ("y-name", "tail"), ("weight", None), ("", None), ("Paris", None)],
 )  # fmt: skip
 def test_roles_of_known_names(name, role):
     assert role_of(name) == role
@@ -34,7 +34,8 @@ def warnings(train, valid=FACTS[:1], test=FACTS[1:2]):
 def test_each_kind_of_heading_is_named():
     named = warnings([("head", "relation", "tail"), *FACTS])
     assert named == [
-        "train begins with the line, 'head relation tail', which is read as a triple. If it is a heading, remove it, or let "
+        "train begins with the line, 'head relation tail', which is read as a triple. If it is a heading, remove "
+        "it, or let "
         "`relens data prepare toy NEW_FOLDER --header` do so"
     ]
     alone = warnings([("drug", "effect", "disease"), *FACTS])
@@ -47,7 +48,13 @@ def test_each_kind_of_heading_is_named():
 
 @pytest.mark.parametrize(
     "first",
-    [("1", "2", "3"), ("drug", "r1", "disease"), ("e3", "effect", "disease"), ("drug", "effect", "drug2"), ("head", "r1", "tail")],
+    [
+        ("1", "2", "3"),
+        ("drug", "r1", "disease"),
+        ("e3", "effect", "disease"),
+        ("drug", "effect", "drug2"),
+        ("head", "r1", "tail"),
+    ],
 )
 def test_a_first_fact_is_no_heading(first):
     again = [("drug2", "r2", "e1")] if first[2] == "drug2" else []

@@ -111,12 +111,12 @@ def check_data(dataset: Dataset | str | Path, *, offline: bool = False, progress
     return DataCheck(dataset, rules, {"valid": given[:n_valid], "test": given[n_valid:]})
 
 
-def suspicions(dataset: Dataset) -> tuple[str, ...]:
+def suspicions(dataset: Dataset) -> list[str]:
     """Return one sentence for each property of a data set that makes its results doubtful.
 
     Some of these hold for well-known data sets. None of them raises an error.
     """
-    return check_data(dataset).warnings
+    return list(check_data(dataset).warnings)
 
 
 def check_splits(dataset: Dataset, *splits: str) -> None:

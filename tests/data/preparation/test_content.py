@@ -60,7 +60,8 @@ def test_compressed_files_with_another_name(tmp_path, name):
 def test_an_encoding_that_is_not_utf8_names_the_line_or_is_read_on_request(tmp_path):
     path = put(tmp_path / "g.tsv", "a\tr\tb\n" * 3000 + TEXT, "latin-1")
     message = (
-        r"g.tsv, line 3001: found byte 0xe9, which is no UTF-8 text. If the file has another encoding, name it, such as "
+        r"g.tsv, line 3001: found byte 0xe9, which is no UTF-8 text. If the file has another encoding, name it, "
+        r"such as "
         r"`encoding=latin-1`; otherwise it is damaged"
     )
     with pytest.raises(DatasetError, match=message):
@@ -74,11 +75,13 @@ def test_an_encoding_that_is_not_utf8_names_the_line_or_is_read_on_request(tmp_p
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_byte_order_marks_of_other_encodings(tmp_path, encoding):
     path = put(tmp_path / "g.tsv", TEXT, encoding)
-    with pytest.raises(DatasetError, match=rf"begins with the byte-order mark of {encoding.upper()}, expected UTF-8: pass"):
+    with pytest.raises(
+        DatasetError, match=rf"begins with the byte-order mark of {encoding.upper()}, expected UTF-8: pass"
+    ):
         read(path)
     assert read(path, encoding=encoding)[0] == ROWS
+    path.write_bytes(TEXT.encode("utf-16")[:-1])
     with pytest.raises(DatasetError, match=r"g.tsv: found truncated data, which is no UTF-16 text"):
-        path.write_bytes(TEXT.encode("utf-16")[:-1])
         read(path, encoding="utf-16")
     with pytest.raises(DatasetError, match=r"`encoding='latin-99'` is unknown"):
         read(path, encoding="latin-99")

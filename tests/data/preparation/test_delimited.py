@@ -76,7 +76,9 @@ def test_numbers_below_text_show_a_heading(tmp_path):
     assert rows == [("1", "2", "3"), ("4", "5", "6")]
     rows, notes = read(put(tmp_path / "w.csv", "drug,effect,disease,score\na,r,b,.5\nc,s,d,.7\n"))
     assert rows == [("a", "r", "b"), ("c", "s", "d")]
-    assert notes[-1].endswith("used as head 1 ('drug'), relation 2 ('effect'), tail 3 ('disease'); not used: 4 ('score')")
+    assert notes[-1].endswith(
+        "used as head 1 ('drug'), relation 2 ('effect'), tail 3 ('disease'); not used: 4 ('score')"
+    )
 
 
 @pytest.mark.parametrize("first", [("e1", "r1", "x"), ("x", "r9", "e1"), ("head", "r1", "tail"), ("1", "2", "3")])
@@ -119,25 +121,34 @@ def test_four_columns_say_which_were_used(tmp_path):
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("a\tr\tb\nc\tr\n", {}, r"g.txt, line 2: found 2 fields in 'c\\tr', expected 3 separated by tabs, as in line 1. "
+        ("a\tr\tb\nc\tr\n", {}, r"g.txt, line 2: found 2 fields in 'c\\tr', expected 3 separated by tabs, as in "
+                                r"line 1. "
                                 r"Correct the line, or pass another `delimiter=CHARACTER`"),
-        ("a,r,b\nc,r,d\ne\tr\tf\n", {}, r"g.txt, line 3: found 1 field in 'e\\tr\\tf', expected 3 separated by commas, as in "
+        ("a,r,b\nc,r,d\ne\tr\tf\n", {}, r"g.txt, line 3: found 1 field in 'e\\tr\\tf', expected 3 separated by "
+                                        r"commas, as in "
                                         r"line 1. It may be separated by tabs: write the same delimiter in all lines"),
         ("a,r,b\nc,r,d,e\nf,r,g\n", {}, "g.txt, line 2: found 4 fields in 'c,r,d,e', expected 3 separated by commas"),
-        ("abc\ndef\n", {}, "g.txt: found no delimiter that gives 3 fields or more in 'abc'; tried tabs, commas, semicolons"),
+        ("abc\ndef\n", {}, "g.txt: found no delimiter that gives 3 fields or more in 'abc'; tried tabs, commas, "
+                           "semicolons"),
         ("a\tb\n", {"delimiter": "tab"}, "g.txt has 2 columns, expected at least 3: head, relation, tail"),
         ("a\n", {"delimiter": ","}, "g.txt has 1 column, expected at least 3"),
         ("a,r,b,c\n", {"columns": (1, 2, 5)}, "g.txt has 4 columns, so there is no column 5: count from 1"),
         ("a,r,b,c\n", {"columns": (0, 1, 2)}, "there is no column 0"),
-        ("a,r,b\n", {"columns": ("x", 2, 3)}, "g.txt has no heading, so there is no column 'x': give its number from 1, or "),
-        ("head,rel,tail\na,r,b\n", {"columns": ("head", "rell", "tail")}, "g.txt has no column 'rell'; did you mean 'rel'"),
-        ("a,a,b\nc,d,e\n", {"header": True, "columns": ("a", 2, 3)}, "has 2 columns named 'a': choose one by its number"),
+        ("a,r,b\n", {"columns": ("x", 2, 3)}, "g.txt has no heading, so there is no column 'x': give its number "
+                                              "from 1, or "),
+        ("head,rel,tail\na,r,b\n", {"columns": ("head", "rell", "tail")}, "g.txt has no column 'rell'; did you mean "
+                                                                          "'rel'"),
+        ("a,a,b\nc,d,e\n", {"header": True, "columns": ("a", 2, 3)}, "has 2 columns named 'a': choose one by its "
+                                                                     "number"),
         ("a,r,b\n", {"columns": (1, 1, 2)}, "must be different columns"),
-        ("a\tr\tb\nc\t \td\n", {}, "g.txt, line 2: the relation is empty, expected a label. Fill it in, or remove the line"),
+        ("a\tr\tb\nc\t \td\n", {}, "g.txt, line 2: the relation is empty, expected a label. Fill it in, or remove "
+                                   "the line"),
         ("a\tr\tb\n\t\t\n", {}, "g.txt, line 2: the head is empty"),
         ("a,r,b\n,,\n", {}, "g.txt, line 2: the head is empty"),
-        ('a,r,b\nc,r,"two\nlines"\nd,r,e\n', {}, r"g.txt, line 2: the tail 'two\\nlines' has a tab, a line end or half a "),
-        ('a,r,b\nc,r,"open\nd,r,e\n', {"delimiter": ","}, "g.txt, line 2: the quotes are wrong .*; or pass `quotes=False`"),
+        ('a,r,b\nc,r,"two\nlines"\nd,r,e\n', {}, r"g.txt, line 2: the tail 'two\\nlines' has a tab, a line end or "
+                                                 r"half a "),
+        ('a,r,b\nc,r,"open\nd,r,e\n', {"delimiter": ","}, "g.txt, line 2: the quotes are wrong .*; or pass "
+                                                          "`quotes=False`"),
         ('a,r,b\nc,r,"x"y\nd,r,e\n', {}, "g.txt, line 2: the quotes are wrong"),
         ("", {}, "g.txt is empty: expected a line with head, relation and tail"),
         ("\n \n", {}, "g.txt is empty"),
@@ -164,5 +175,8 @@ def test_an_error_far_down_names_its_line(tmp_path, monkeypatch):
 
 def test_padded_labels_are_stripped_and_counted(tmp_path):
     path = put(tmp_path / "g.tsv", " a\tr\tb \na\tr \tc\n")
-    assert read(path) == ([("a", "r", "b"), ("a", "r", "c")], ["removed the spaces around 3 labels; `strip=False` keeps them"])
+    assert read(path) == (
+        [("a", "r", "b"), ("a", "r", "c")],
+        ["removed the spaces around 3 labels; `strip=False` keeps them"],
+    )
     assert read(path, strip=False)[0] == [(" a", "r", "b "), ("a", "r ", "c")]

@@ -44,7 +44,10 @@ def test_columns_of_frames_are_recognised_by_name(pandas):
     frame = pandas.DataFrame({"subject": ["a"], "object": ["b"], "predicate": ["r"]}, index=[17])
     assert read(frame)[0] == [("a", "r", "b")]
     categories = frame.astype("category")
-    assert read_parts({"train": categories, "test": frame})[0] == {"train": [("a", "r", "b")], "test": [("a", "r", "b")]}
+    assert read_parts({"train": categories, "test": frame})[0] == {
+        "train": [("a", "r", "b")],
+        "test": [("a", "r", "b")],
+    }
     numbered = pandas.DataFrame([["a", "r", "b"]])
     assert read(numbered)[0] == [("a", "r", "b")]
 
@@ -63,9 +66,17 @@ def test_missing_values_name_their_row(tmp_path, pandas, arrow, missing):
     ("columns", "settings", "message"),
     [
         ({"a": ["x"], "b": ["y"]}, {}, "the frame has 2 columns, expected at least 3"),
-        ({"h": ["x"], "r": ["y"], "t": ["\ud800"]}, {}, r"the frame, row 1: the tail '\\ud800' has a tab, a line end or half"),
+        (
+            {"h": ["x"], "r": ["y"], "t": ["\ud800"]},
+            {},
+            r"the frame, row 1: the tail '\\ud800' has a tab, a line end or half",
+        ),
         ({"h": ["x"], "r": ["a\tb"], "t": ["z"]}, {}, r"the frame, row 1: the relation 'a\\tb' has a tab"),
-        ({"h": ["x"], "r": ["y"], "t": ["z"]}, {"header": False}, "the frame has named columns, so `header=False` has no"),
+        (
+            {"h": ["x"], "r": ["y"], "t": ["z"]},
+            {"header": False},
+            "the frame has named columns, so `header=False` has no",
+        ),
         ({"h": ["x"], "r": ["y"], "t": ["z"]}, {"columns": ("h", "r", "tt")}, "the frame has no column 'tt'; "),
         ({"h": [], "r": [], "t": []}, {}, "the frame has no triples: expected at least one"),
     ],

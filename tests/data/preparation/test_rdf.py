@@ -41,7 +41,8 @@ def test_ntriples_keeps_triples_of_iris_and_counts_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"literals": "error"}, r"g.nt, line 5: found a literal, which is no entity of a graph. Remove the triple, or pass "
+        ({"literals": "error"}, r"g.nt, line 5: found a literal, which is no entity of a graph. Remove the triple, "
+                                r"or pass "
                                 r"`literals=skip` to count and skip such triples"),
         ({"blank_nodes": "error"}, "g.nt, line 8: found a blank node, .* `blank_nodes=skip`"),
         ({"columns": (1, 2, 3)}, "g.nt is RDF, which has no columns"),
@@ -94,10 +95,12 @@ def test_invalid_turtle_names_the_line(tmp_path, text, message):
 def test_truncated_turtle_is_read_or_refused(tmp_path, length):
     pytest.importorskip("rdflib", reason="needs rdflib: pip install 'relens[rdf]'")
     path = put(tmp_path / "g.ttl", TTL.replace("\\\n", "")[:length])
+    refused = ""
     try:
         read(path)
     except DatasetError as error:
-        assert str(path) in str(error)
+        refused = str(error)
+    assert refused.startswith(str(path)) or not refused
 
 
 @pytest.mark.parametrize("name", ["g.nt", "g.ttl"])
@@ -115,7 +118,12 @@ def test_without_rdflib_the_extra_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("<a:b> <c:d> <e:f> .", True), ('_:x <c:d> "text . more" .\n', True), ("<a:b>\t<c:d>\t<e:f>", False), ("a b c .", False)],
+    [
+        ("<a:b> <c:d> <e:f> .", True),
+        ('_:x <c:d> "text . more" .\n', True),
+        ("<a:b>\t<c:d>\t<e:f>", False),
+        ("a b c .", False),
+    ],
 )
 def test_a_line_of_ntriples_is_recognised(line, expected):
     assert looks_like_ntriples(line) is expected

@@ -23,13 +23,17 @@ def test_a_folder_has_files_of_any_format_for_its_splits(tmp_path):
     (tmp_path / "dev.tsv").unlink()
     assert list(read_parts(tmp_path)[0]) == ["train", "test"]
     put(tmp_path / "train.tsv", FACTS)
-    with pytest.raises(DatasetError, match=r"has Train.csv and train.tsv: expected one file for train. Remove or rename the"):
+    with pytest.raises(
+        DatasetError, match=r"has Train.csv and train.tsv: expected one file for train. Remove or rename the"
+    ):
         read_parts(tmp_path)
 
 
 def test_a_folder_without_train_is_refused(tmp_path):
     put(tmp_path / "graph.csv", FACTS)
-    with pytest.raises(DatasetError, match=r"has no file for train, such as .*; it holds graph.csv. Name the file with the"):
+    with pytest.raises(
+        DatasetError, match=r"has no file for train, such as .*; it holds graph.csv. Name the file with the"
+    ):
         read_parts(tmp_path)
 
 
@@ -50,7 +54,9 @@ def test_data_sets_are_read_by_name_folder_or_value(tmp_path):
 def test_mappings_name_the_files_of_splits(tmp_path):
     one, two = put(tmp_path / "one.csv", FACTS), put(tmp_path / "two.csv", "a,r,c\n")
     assert read_parts({"train": one, "test": two})[0]["test"] == [("a", "r", "c")]
-    with pytest.raises(DatasetError, match="found the splits 'train', 'dev', expected train, and valid and test if any"):
+    with pytest.raises(
+        DatasetError, match="found the splits 'train', 'dev', expected train, and valid and test if any"
+    ):
         read_parts({"train": one, "dev": two})
     with pytest.raises(DatasetError, match="found the splits 'test', expected train"):
         read_parts({"test": two})
@@ -59,12 +65,20 @@ def test_mappings_name_the_files_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("g.rdf", {}, r"g.rdf is in a format that relens does not read \(.rdf\): expected a text table, N-Triples, Turtle or"),
+        (
+            "g.rdf",
+            {},
+            r"g.rdf is in a format that relens does not read \(.rdf\): expected a text table, N-Triples, Turtle or",
+        ),
         ("g.xlsx", {}, "does not read"),
         ("g.csv", {"format": "excel"}, "`format='excel'` is unknown; "),
         ("g.csv", {"literals": "keep"}, "`literals='keep'` is unknown"),
         ("g.csv", {"blank_nodes": "keep"}, "`blank_nodes='keep'` is unknown"),
-        ("g.csv", {"delimiter": "ab"}, "`delimiter='ab'` is not a delimiter: expected one character, or one of tab, comma"),
+        (
+            "g.csv",
+            {"delimiter": "ab"},
+            "`delimiter='ab'` is not a delimiter: expected one character, or one of tab, comma",
+        ),
         ("g.csv", {"columns": (1, 2)}, "names 2 columns, expected three"),
     ],
 )
@@ -74,7 +88,9 @@ def test_formats_and_settings_that_do_not_exist(tmp_path, name, settings, messag
 
 
 def test_sources_that_do_not_exist(tmp_path):
-    with pytest.raises(DatasetError, match=r"nowhere.csv does not exist: expected a file with triples, a folder, or the name"):
+    with pytest.raises(
+        DatasetError, match=r"nowhere.csv does not exist: expected a file with triples, a folder, or the name"
+    ):
         read(tmp_path / "nowhere.csv")
     with pytest.raises(DatasetError, match="no data set 'paterns'"):
         read("paterns")

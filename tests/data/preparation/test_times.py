@@ -23,12 +23,14 @@ def test_later_times_are_higher(ascending):
 
 @pytest.mark.parametrize("text", ["", "yesterday", "nan", "inf", "2000-13-01", "1/2/2000"])
 def test_an_unknown_form_is_an_error(text):
-    with pytest.raises(ValueError, match="expected a number or a date such as 2014-03-01. Correct it"):
+    with pytest.raises(ValueError, match=r"expected a number or a date such as 2014-03-01\. Correct it"):
         Times()[text]
 
 
 def test_mixed_forms_are_an_error():
     times = Times()
     assert times["2014"] == 2014
-    with pytest.raises(ValueError, match="found the time '2014-01-01', a date, after a number: write all of them alike"):
+    with pytest.raises(
+        ValueError, match="found the time '2014-01-01', a date, after a number: write all of them alike"
+    ):
         times["2014-01-01"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from relens.data.headings import FEWEST, is_number
 from relens.data.preparation.columns import Columns, choose_columns
 from relens.data.preparation.content import encoding_errors, open_text
-from relens.data.preparation.facts import Block, Encoder, Facts
+from relens.data.preparation.facts import ROLES, Block, Encoder, Facts
 from relens.data.preparation.settings import DELIMITERS, ReadSettings, delimiter_name
 from relens.errors import DatasetError, counted
 
@@ -82,7 +82,7 @@ def _sniff(path: Path, lines: Sequence[str], settings: ReadSettings, *, cut: boo
     for delimiter in DELIMITERS.values():
         form = _form(delimiter, settings)
         widths = Counter(map(len, _sampled(lines, form, cut=cut)))
-        good = {width: count for width, count in widths.items() if width >= settings.n_columns}
+        good = {width: count for width, count in widths.items() if width >= len(ROLES)}
         if len(good) == len(widths) == 1:
             return form
         if good and max(good.values()) > most:
@@ -90,7 +90,7 @@ def _sniff(path: Path, lines: Sequence[str], settings: ReadSettings, *, cut: boo
     if best is None:
         names = ", ".join(delimiter_name(delimiter) for delimiter in DELIMITERS.values())
         raise DatasetError(
-            f"{path}: found no delimiter that gives {settings.n_columns} fields or more in {lines[0].strip()[:200]!r}; "
+            f"{path}: found no delimiter that gives {len(ROLES)} fields or more in {lines[0].strip()[:200]!r}; "
             f"tried {names}. Name it with `delimiter=CHARACTER`."
         )
     return best

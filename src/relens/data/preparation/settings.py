@@ -71,11 +71,6 @@ class ReadSettings:
                 f"`encoding={self.encoding!r}` is unknown: expected a name such as utf-8, utf-16 or latin-1"
             ) from None
 
-    @property
-    def n_columns(self) -> int:
-        """The number of columns that are read."""
-        return 3 if self.time is None else 4
-
 
 @dataclass(frozen=True)
 class SplitSettings:
