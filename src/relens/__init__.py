@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from relens.comparison import Comparison as Comparison
     from relens.comparison import compare as compare
     from relens.data.catalog import load_dataset as load_dataset
+    from relens.data.checks import DataCheck as DataCheck
+    from relens.data.checks import check_data as check_data
     from relens.data.dataset import Dataset as Dataset
+    from relens.data.preparation.prepare import PreparedData as PreparedData
+    from relens.data.preparation.prepare import prepare_data as prepare_data
     from relens.data.queries import Queries as Queries
     from relens.ensemble.search import search as fit  # noqa: F401
     from relens.ensemble.search import search as search
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ClassifiedTriple": "relens.prediction.classification",
     "Comparison": "relens.comparison",
+    "DataCheck": "relens.data.checks",
     "Dataset": "relens.data.dataset",
     "Ensemble": "relens.prediction.ensemble",
     "EnsembleWeights": "relens.ensemble.weights",
@@ -62,6 +67,7 @@ _PUBLIC = {
     "PackedRanks": "relens.packs.pack",
     "Prediction": "relens.prediction.predictions",
     "Predictions": "relens.prediction.predictions",
+    "PreparedData": "relens.data.preparation.prepare",
     "Queries": "relens.data.queries",
     "RelationPrediction": "relens.prediction.relations",
     "RelationPredictions": "relens.prediction.relations",
@@ -74,6 +80,7 @@ _PUBLIC = {
     "add_members": "relens.api",
     "classify": "relens.answers",
     "calibrate": "relens.api",
+    "check_data": "relens.data.checks",
     "compare": "relens.comparison",
     "compare_runs": "relens.run_comparison",
     "discover": "relens.answers",
@@ -84,6 +91,7 @@ _PUBLIC = {
     "load_ranks": "relens.packs.store:load_pack",
     "open_run": "relens.runs",
     "predict": "relens.answers",
+    "prepare_data": "relens.data.preparation.prepare",
     "rank": "relens.api",
     "report": "relens.api",
     "run": "relens.api",

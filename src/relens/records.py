@@ -221,6 +221,7 @@ CANDIDATES = RecordKind(
 OGB_COPY = RecordKind(
     "relens copy of an OGB data set", 1, "Remove the copy; the next read writes it again.", DatasetError
 )
+PREPARED = RecordKind("relens prepared data set", 1, "Prepare it again with `relens data prepare`.", DatasetError)
 IMPORTED = RecordKind("relens imported data set", 1, "Import it again with `relens data import`.", DatasetError)
 DISCOVERY = RecordKind("relens discovery", 1, "Remove the folder to begin the discovery anew.")
 FETCHED = RecordKind(

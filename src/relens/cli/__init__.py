@@ -22,7 +22,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "classify": ("relens.cli.classify", "classify", "Say of given triples whether they are true."),
     "discover": ("relens.cli.discover", "discover", "Find the best facts that the graph does not have yet."),
     "serve": ("relens.cli.serve", "serve", "Serve the ensemble of a run: a web page and a JSON interface."),
-    "data": ("relens.cli.data", "data", "List, show, fetch and import data sets."),
+    "data": ("relens.cli.data", "data", "Prepare, check, list, show and fetch data sets."),
     "train": ("relens.cli.train", "train", "Train a base model on a data set."),
     "rank": ("relens.cli.train", "rank", "Rank a split's queries with the trained models of a run."),
     "ranks": ("relens.cli.ranks", "ranks", "Import, pack, show and export ranks."),

@@ -1,4 +1,4 @@
-"""``relens data``: list, show, download and import data sets, and sample negatives."""
+"""``relens data``: list, show, download and import data sets, and sample negatives; two more commands join them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from relens.cli.console import TerminalProgress, emit, emit_json, note
+from relens.cli.data_prepare import check, prepare
 from relens.cli.options import show
 from relens.data.candidates import Candidates
 from relens.data.catalog import (
@@ -19,7 +20,7 @@ from relens.data.catalog import (
     load_entry,
     locate_folder,
 )
-from relens.data.checks import describe, suspicions
+from relens.data.checks import check_data
 from relens.data.negatives import write_sampled
 from relens.data.queries import SPLITS
 from relens.errors import counted
@@ -33,7 +34,7 @@ offline = click.option("--offline", is_flag=True, help="Never use the network; f
 
 @click.group()
 def data() -> None:
-    """List, show, download and import data sets.
+    """List, show, prepare, check, download and import data sets.
 
     A data set is a folder with three files: train.txt, valid.txt and test.txt (.tsv and .gz also work). Each line
     is one triple: head, relation and tail, separated by tabs. Every command with a data set argument accepts such a
@@ -42,6 +43,10 @@ def data() -> None:
     Names are looked up in the folder RELENS_DATA (an environment variable), then in the cache (RELENS_HOME, or
     ~/.cache/relens).
     """
+
+
+data.add_command(prepare)
+data.add_command(check)
 
 
 @data.command("list")
@@ -67,7 +72,8 @@ def show_(dataset: str, relations: int, offline: bool, as_json: bool) -> None:
     relation is its number of answers on both sides: 1-N means one head per tail and many tails per head.
     """
     loaded = load_dataset(dataset, offline=offline, progress=TerminalProgress())
-    facts, warnings = describe(loaded), suspicions(loaded)
+    checked = check_data(loaded)
+    facts, warnings = checked.facts, list(checked.warnings)
     if as_json:
         folder = None if loaded.folder is None else str(loaded.folder)
         candidates = _candidate_facts(loaded.candidates)

@@ -26,6 +26,8 @@ EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
     "pykeen": ("pykeen",),
     "parquet": ("pyarrow",),
+    "rdf": ("rdflib",),
+    "zstd": ("backports.zstd",),
 }
 """The packages of each extra."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

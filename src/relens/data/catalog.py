@@ -129,6 +129,12 @@ def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: P
     """
     if Path(name_or_path).is_dir():
         return open_folder(Path(name_or_path))
+    if Path(name_or_path).is_file():
+        raise DatasetError(
+            f"{name_or_path} is a file, expected a folder with train, valid and test, or the name of a data set: "
+            f"make a "
+            f"folder of it with `relens data prepare {name_or_path} FOLDER`"
+        )
     return load_entry(find_entry(str(name_or_path)), offline=offline, progress=progress)
 
 

@@ -354,7 +354,8 @@ def _split_file(folder: Path, split: str) -> Path:
         present = sorted(entry.name for entry in folder.iterdir())
         raise DatasetError(
             f"{folder} has no file for {split}: expected one of {', '.join(split + ending for ending in ENDINGS)}; "
-            f"the folder holds {', '.join(present[:12]) or 'nothing'}. Add the file."
+            f"the folder holds {', '.join(present[:12]) or 'nothing'}. Add the file, or let "
+            f"`relens data prepare` make a folder of files in other formats."
         )
     return file
 
