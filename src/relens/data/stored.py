@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from relens.checksums import file_checksum, verify_file
 from relens.data.candidates import PADDING, Candidates, array_file
-from relens.data.dataset import TABLE_BREAKERS, Dataset, Vocabulary, optional_files
+from relens.data.dataset import Dataset, optional_files
 from relens.data.queries import SPLITS
 from relens.data.tsv import read_content, read_lines, write_rows
+from relens.data.vocabulary import TABLE_BREAKERS, Vocabulary
 from relens.errors import DatasetError, InputError
 from relens.files import open_npy, whole_folder
 from relens.records import GRAPH, mapping, text, texts, whole
