@@ -93,7 +93,11 @@ def test_white_space_is_that_of_python():
         assert is_blank(content, 0, len(content) - 1) == (not text.strip()), repr(text)
 
 
-@given(text=st.text(st.sampled_from("\x80\x85\xa0\u1680\u1681\u2000\u200a\u200b\u2028\u202a\u202f\u205f\u2060\u3000\u3001")))
+@given(
+    text=st.text(
+        st.sampled_from("\x80\x85\xa0\u1680\u1681\u2000\u200a\u200b\u2028\u202a\u202f\u205f\u2060\u3000\u3001")
+    )
+)
 def test_texts_near_white_space_are_not_blank(text):
     content = np.frombuffer(text.encode(), dtype=np.uint8)
     assert is_blank(content, 0, len(content)) == (not text.strip())

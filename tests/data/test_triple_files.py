@@ -21,7 +21,9 @@ pytestmark = pytest.mark.kernels
 
 FIELD = st.text(st.sampled_from("abé\u3000\u2028 \"'\x00\ufeff"), min_size=1, max_size=3)
 LINE = st.builds("\t".join, st.lists(FIELD, min_size=3, max_size=3))
-ODD = st.sampled_from(["", "a\tb", "a\tb\tc\td", "a\t\tb", "\t\t", "a\tb\t \u3000", "a\r\tb\tc", "a b c", "a,b,c", "\r"])
+ODD = st.sampled_from(
+    ["", "a\tb", "a\tb\tc\td", "a\t\tb", "\t\t", "a\tb\t \u3000", "a\r\tb\tc", "a b c", "a,b,c", "\r"]
+)
 
 
 @st.composite
@@ -57,7 +59,13 @@ def compiled(folder, monkeypatch):
 def described(dataset):
     """Return everything that the files decide."""
     splits = {split: rows.tolist() for split, rows in dataset.splits.items()}
-    return tuple(dataset.entities.labels), tuple(dataset.relations.labels), splits, dataset.fingerprint, dataset.identity
+    return (
+        tuple(dataset.entities.labels),
+        tuple(dataset.relations.labels),
+        splits,
+        dataset.fingerprint,
+        dataset.identity,
+    )
 
 
 @given(train=contents(LINE), valid=contents(LINE | ODD), block=st.sampled_from([1, 7, 2**22]))

@@ -371,6 +371,7 @@ def sorted_rows(triples: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _count_distinct(relations: npt.NDArray[Any], entities: npt.NDArray[Any], n_relations: int) -> npt.NDArray[np.int64]:
     """Return the number of distinct entities that occur with each relation, (R,)."""
-    pairs = np.sort(relations * np.int64(len(entities) and entities.max() + 1) + entities)
+    size = int(entities.max(initial=0)) + 1
+    pairs = np.sort(relations * np.int64(size) + entities)  # far faster than ``np.unique``
     first = np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]
-    return np.bincount(pairs[first] // (entities.max() + 1), minlength=n_relations)
+    return np.bincount(pairs[first] // size, minlength=n_relations)

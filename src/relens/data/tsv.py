@@ -53,9 +53,13 @@ def read_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def write_rows(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Write a table as gzip. Equal rows give equal bytes."""
-    text = "".join("\t".join(row) + "\n" for row in rows)
-    encoding = "utf-8-sig" if text.startswith("\ufeff") else "utf-8"  # readers take a first U+FEFF for a mark
-    path.write_bytes(gzip.compress(text.encode(encoding), mtime=0))
+    write_content(path, "".join("\t".join(row) + "\n" for row in rows).encode("utf-8"))
+
+
+def write_content(path: Path, content: bytes) -> None:
+    """Write text in UTF-8 as gzip. Equal texts give equal bytes."""
+    mark = BOM_UTF8 if content.startswith(BOM_UTF8) else b""  # readers take a first U+FEFF for a mark
+    path.write_bytes(gzip.compress(mark + content, mtime=0))
 
 
 def read_content(path: Path) -> bytes:
