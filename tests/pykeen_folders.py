@@ -12,7 +12,8 @@ import torch
 from pykeen.pipeline import PipelineResult, pipeline
 from pykeen.triples import TriplesFactory
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
+from relens.data.vocabulary import Vocabulary
 
 
 def ring(name: str, n: int, held_out: list[int]) -> Dataset:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.data.dataset import Dataset, Vocabulary, read_folder, write_folder
+from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.data.queries import SPLITS
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError
 
 TRAIN = [("b", "likes", "a"), ("a", "likes", "c"), ("c", "knows", "b")]

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relens.data import restriction as module
-from relens.data.dataset import Dataset, Vocabulary, read_folder, write_folder
+from relens.data.dataset import Dataset, read_folder, write_folder
 from relens.data.queries import DIRECTIONS, Queries
 from relens.data.restriction import Restriction
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError
 
 E, R, T = 7, 3, 4

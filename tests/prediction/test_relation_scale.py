@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.grouping import Grouping
+from relens.data.vocabulary import Vocabulary
 from relens.ensemble.weights import EnsembleWeights
 from relens.prediction.relation_scale import PRIORS, SCALES, RelationRanker, known_relations, relation_ranks
 from relens.progress import SILENT

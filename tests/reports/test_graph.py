@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from relens.data.catalog import load_dataset
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
+from relens.data.vocabulary import Vocabulary
 from relens.reports.graph import relation_patterns
 
 

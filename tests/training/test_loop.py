@@ -323,6 +323,41 @@ def test_gradients_of_parts_are_those_of_the_batch(monkeypatch) -> None:
     torch.testing.assert_close(*found)
 
 
+def test_on_a_cpu_a_batch_is_split_before_scores_of_all_entities_take_too_much(monkeypatch) -> None:
+    from relens.training import state, step
+
+    found, build = [], state.build_objective
+    for bytes_of_scores, part in ((2**32, 32), (16 * 8 * N_ENTITIES, 8), (1, 1)):
+        made = []
+
+        def counted(*arguments, made=made):
+            objective, relation = build(*arguments)
+            made.append(Full(objective, 32))
+            return made[-1], relation
+
+        monkeypatch.setattr(state, "build_objective", counted)
+        monkeypatch.setattr(step, "MOST_SCORES", bytes_of_scores)
+        settings = small_settings("complex", "steps=3", "validate_every=3", "batch=32", "regulariser=none")
+        trained = model_of(settings)
+        optimise(trained, TRIPLES, settings, validate=Scripted(0.1))
+        assert made[0].taken == [part] * (3 * 32 // part)
+        found.append([parameter.detach() for parameter in trained.parameters()])
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+
+
+def test_examples_that_are_scored_together_are_whole_pools() -> None:
+    from relens.training.step import BYTES_PER_SCORE, MOST_SCORES, examples_at_once
+
+    many = MOST_SCORES // BYTES_PER_SCORE // 20  # entities: 20 examples fit
+    pooled = ("loss=bce_adv", "batch=64", "pool_rows=8")
+    assert examples_at_once(small_settings("transe", *pooled), many) == 64
+    assert examples_at_once(small_settings("transe", *pooled, "score_all=true"), many) == 16
+    assert examples_at_once(small_settings("transe", *pooled, "score_all=true"), 20 * many) == 8
+    assert examples_at_once(small_settings("complex", "loss=1vsall", "batch=64"), many) == 20
+    assert examples_at_once(small_settings("complex", "loss=1vsall", "batch=16"), many) == 16
+
+
 def test_too_little_memory_for_one_part_is_an_error(monkeypatch) -> None:
     from relens.training import state
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
+from relens.data.vocabulary import Vocabulary
 from relens.errors import InputError
 from relens.models import MODELS
 from relens.packs.export import Ranker

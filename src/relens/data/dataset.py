@@ -1,10 +1,10 @@
 """Data sets: triples in three splits, with one vocabulary of entities and one of relations."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,9 @@ from relens.data.candidates import Candidates, read_candidates
 from relens.data.known_answers import KnownAnswers, StatedAnswers
 from relens.data.queries import EVALUATED, SPLITS, Queries, triple_key
 from relens.data.restriction import EntityTypes, Restriction
+from relens.data.triple_files import read_triples
 from relens.data.tsv import read_rows, write_rows
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, counted, nearest
 
 MANY = 1.5
@@ -32,64 +34,10 @@ OPTIONAL = {
     "test_negatives": ENDINGS,
 }
 """The files that a folder of a data set may have beside its splits, and how their names end."""
-TABLE_BREAKERS = frozenset("\t\n\r")
+COMPILED_BYTES = 2**20
+"""Larger folders are read by compiled loops; for smaller ones, loading these would take longer than reading."""
 LISTED = 5
 """Unknown entities that an error names."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Labels and their ids: the id of a label is its position in ``labels``.
-
-    ``kind`` is ``entity`` or ``relation``; error messages use it.
-    """
-
-    kind: str
-    labels: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if len(self._id_of) != len(self.labels):
-            (twice, _), *_ = Counter(self.labels).most_common(1)
-            raise DatasetError(f"the {self.kind} {twice!r} occurs twice in a vocabulary: labels must be distinct")
-        for label in self.labels:
-            if not label.strip() or not TABLE_BREAKERS.isdisjoint(label):
-                raise DatasetError(
-                    f"{label!r} is not a valid {self.kind} label: expected text without tabs and line ends. Rename it."
-                )
-
-    @classmethod
-    def from_labels(cls, kind: str, labels: Iterable[str]) -> Self:
-        """Build from labels in any order, with repeats. Ids follow the sorted labels, not the order of a file."""
-        return cls(kind, tuple(sorted(set(labels))))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __contains__(self, label: object) -> bool:
-        return label in self._id_of
-
-    def id_of(self, label: str) -> int:
-        """Return the id of a label. The error for an unknown label lists similar ones."""
-        return int(self.ids_of([label])[0])
-
-    def ids_of(self, labels: Collection[str]) -> npt.NDArray[np.int32]:
-        """Return the ids of n labels, (n,) int32. The error for an unknown label lists similar ones."""
-        try:
-            return np.fromiter(map(self._id_of.__getitem__, labels), dtype=np.int32, count=len(labels))
-        except KeyError as error:
-            label = error.args[0]
-            raise DatasetError(f"unknown {self.kind} {label!r}; {nearest(label, self.labels)}") from None
-
-    @cached_property
-    def _id_of(self) -> dict[str, int]:
-        return {label: number for number, label in enumerate(self.labels)}
-
-    def sorted_positions(self) -> npt.NDArray[np.int32]:
-        """Return the position of each id among the sorted labels, (n,) int32."""
-        order = sorted(range(len(self)), key=self.labels.__getitem__)
-        positions = np.empty(len(self), dtype=np.int32)
-        positions[order] = np.arange(len(self), dtype=np.int32)
-        return positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +156,7 @@ class Dataset:
     @property
     def identity(self) -> dict[str, str]:
         """Name, fingerprint and a digest of the entity numbering; candidates fit data sets with the same identity."""
-        numbering = sha256("\n".join(self.entities.labels).encode()).hexdigest()[:16]
+        numbering = sha256(self.entities.joined()[:-1]).hexdigest()[:16]
         return {"dataset": self.name, "fingerprint": self.fingerprint, "entity_numbering": numbering}
 
     def with_candidates(self, folder: Path) -> Self:
@@ -281,15 +229,15 @@ class Dataset:
         """
         digest = sha256()
         for vocabulary in (self.entities, self.relations):
-            digest.update("\n".join([*sorted(vocabulary.labels), "", ""]).encode("utf-8"))
+            digest.update(vocabulary.joined(in_order=True) + b"\n")
         entity, relation = self.entities.sorted_positions(), self.relations.sorted_positions()
         for split, triples in self.splits.items():
             heads, relations, tails = triples.T
             rows = np.stack([entity[heads], relation[relations], entity[tails]], axis=1)
             if split == "train":
-                rows = rows[np.lexsort(rows.T)]
+                rows = sorted_rows(rows)
             digest.update(f"{split} {len(rows)}\n".encode())
-            digest.update(rows.astype("<i4").tobytes())
+            digest.update(np.ascontiguousarray(rows, dtype="<i4").data)
         return digest.hexdigest()[:16]
 
 
@@ -304,11 +252,21 @@ def read_folder(folder: Path | str, name: str | None = None) -> Dataset:
     folder = Path(folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder; expected one with train.txt, valid.txt and test.txt")
-    files = {split: _split_file(folder, split) for split in SPLITS}
-    rows = {split: read_rows(file, FIELDS) for split, file in files.items()}
-    if not rows["train"]:
-        raise DatasetError(f"{files['train']} is empty: expected at least one line head TAB relation TAB tail")
-    return Dataset.from_labels(name or folder.resolve().name, **rows, folder=folder)
+    files, name = {split: _split_file(folder, split) for split in SPLITS}, name or folder.resolve().name
+    if sum(file.stat().st_size for file in files.values()) < COMPILED_BYTES:
+        rows = {split: read_rows(file, FIELDS) for split, file in files.items()}
+        _check_train(files["train"], len(rows["train"]))
+        return Dataset.from_labels(name, **rows, folder=folder)
+    entities, relations, triples = read_triples(files, FIELDS)
+    _check_train(files["train"], len(triples["train"]))
+    vocabularies = Vocabulary.from_bytes("entity", entities), Vocabulary.from_bytes("relation", relations)
+    train, valid, test = (triples[split] for split in SPLITS)
+    return Dataset(name, *vocabularies, train=train, valid=valid, test=test, folder=folder)
+
+
+def _check_train(file: Path, n_triples: int) -> None:
+    if not n_triples:
+        raise DatasetError(f"{file} is empty: expected at least one line head TAB relation TAB tail")
 
 
 def write_folder(dataset: Dataset, folder: Path) -> None:
@@ -332,13 +290,13 @@ def _read_types(file: Path, entities: Vocabulary) -> EntityTypes:
         raise DatasetError(f"{file} is empty: expected a line 'entity TAB type' for each type of an entity. Remove it.")
     unknown = list(dict.fromkeys(entity for entity, _ in rows if entity not in entities))
     if unknown:
-        listed = [f"unknown entity {label!r}; {nearest(label, entities.labels)}" for label in unknown[:LISTED]]
+        listed = [f"unknown entity {label!r}; {entities.similar_to(label)}" for label in unknown[:LISTED]]
         more = [f"… and {len(unknown) - LISTED:,} more"] if len(unknown) > LISTED else []
         count = f"{file} has types of {counted(len(unknown), 'entity', 'entities')} that no triple has:"
         raise DatasetError("\n".join([count, *listed, *more, "Correct the labels, or remove the lines."]))
     kinds = Vocabulary.from_labels("type", (kind for _, kind in rows))
     ids = [vocabulary.ids_of([row[i] for row in rows]) for i, vocabulary in enumerate((entities, kinds))]
-    return EntityTypes(kinds.labels, *ids)
+    return EntityTypes(tuple(kinds.labels), *ids)
 
 
 def optional_files(folder: Path) -> dict[str, Path]:
@@ -390,13 +348,31 @@ def cardinality_classes(triples: npt.NDArray[Any], n_relations: int) -> tuple[st
 
 def distinct_rows(triples: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the distinct rows of (n, 3), sorted."""
-    rows = triples[np.lexsort(triples.T)]
+    rows = sorted_rows(triples)
     first = np.ones(len(rows), dtype=bool)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     return rows[first]
 
 
+def sorted_rows(triples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return rows (n, 3) of ids, sorted by their last column, then by the second and the first one."""
+    if not len(triples):
+        return triples
+    sizes = [int(size) + 1 for size in triples.max(axis=0)]
+    if prod(sizes) > np.iinfo(np.int64).max:
+        return triples[np.lexsort(triples.T)]
+    first, second, third = triples.astype(np.int64).T
+    keys = np.sort((third * sizes[1] + second) * sizes[0] + first)  # far faster than sorting by three columns
+    ordered = np.empty_like(triples)
+    for column in (0, 1):
+        keys, ordered[:, column] = np.divmod(keys, sizes[column])
+    ordered[:, 2] = keys
+    return ordered
+
+
 def _count_distinct(relations: npt.NDArray[Any], entities: npt.NDArray[Any], n_relations: int) -> npt.NDArray[np.int64]:
     """Return the number of distinct entities that occur with each relation, (R,)."""
-    pairs = np.unique(relations + n_relations * entities.astype(np.int64))
-    return np.bincount(pairs % n_relations, minlength=n_relations)
+    size = int(entities.max(initial=0)) + 1
+    pairs = np.sort(relations * np.int64(size) + entities)  # far faster than ``np.unique``
+    first = np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]
+    return np.bincount(pairs[first] // size, minlength=n_relations)

@@ -1,6 +1,6 @@
 """Known answers: candidates that are removed from ranking because they are also true."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from relens.data.queries import SPLITS, Queries, check_key_range, pair_key, query_key
 from relens.errors import DatasetError
+
+_BLOCK = 2**20
+"""Triples whose queries are in memory together while they are indexed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +36,20 @@ class KnownAnswers:
     def build(cls, triples: Iterable[npt.NDArray[Any]], n_entities: int, n_relations: int) -> Self:
         """Index the answers of several splits, each an (n, 3) array of rows (head, relation, tail)."""
         check_key_range(n_entities, n_relations)
-        queries = Queries.from_triples(np.concatenate([np.empty((0, 3), dtype=np.int32), *triples]))
-        _check_ids(queries, n_entities, n_relations)
-        pairs: npt.NDArray[np.int64] = np.sort(pair_key(_keys(queries, n_relations), queries.answer, n_entities))
-        pairs = pairs[_begins(pairs)]
+        parts = list(triples)
+        pairs = np.empty(2 * sum(map(len, parts)), dtype=np.int64)
+        begin = 0
+        for queries in _blocks(parts):
+            _check_ids(queries, n_entities, n_relations)
+            end = begin + len(queries)
+            pairs[begin:end] = pair_key(_keys(queries, n_relations), queries.answer, n_entities)
+            begin = end
+        pairs.sort()
+        pairs = pairs[_is_first(pairs)]
         keys = pairs // n_entities
-        begins = _begins(keys)
-        answers = (pairs - keys * n_entities).astype(np.int32)
+        answers = np.empty(len(pairs), dtype=np.int32)
+        np.remainder(pairs, n_entities, out=answers, casting="same_kind")
+        begins = np.flatnonzero(_is_first(keys))
         return cls(n_entities, n_relations, keys[begins], np.append(begins, len(pairs)).astype(np.int64), answers)
 
     def other_answers(self, queries: Queries) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
@@ -85,12 +95,16 @@ class StatedAnswers:
     @classmethod
     def build(cls, triples: Mapping[str, npt.NDArray[Any]], n_relations: int) -> Self:
         """Index the answers of all splits; ``triples`` by split, each an (n, 3) array."""
-        parts = [Queries.from_triples(triples[split]) for split in SPLITS]
-        queries = Queries.from_columns(np.concatenate([part.columns() for part in parts], axis=1))
-        splits = np.repeat(np.arange(len(SPLITS), dtype=np.int8), [len(part) for part in parts])
-        keys = _keys(queries, n_relations)
+        sizes = [2 * len(triples[split]) for split in SPLITS]
+        keys, answers = np.empty(sum(sizes), dtype=np.int64), np.empty(sum(sizes), dtype=np.int32)
+        begin = 0
+        for queries in _blocks(triples[split] for split in SPLITS):
+            end = begin + len(queries)
+            keys[begin:end], answers[begin:end] = _keys(queries, n_relations), queries.answer
+            begin = end
+        splits = np.repeat(np.arange(len(SPLITS), dtype=np.int8), sizes)
         order = np.argsort(keys, kind="stable")
-        return cls(n_relations, keys[order], queries.answer[order], splits[order])
+        return cls(n_relations, keys[order], answers[order], splits[order])
 
     def answers_to(self, anchor: int, relation: int, direction: int) -> dict[int, str]:
         """Return the answers of a query by id, each with the first split that contains it."""
@@ -101,9 +115,16 @@ class StatedAnswers:
         return {answer: SPLITS[split] for answer, split in found}
 
 
-def _begins(ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the start of each run of equal numbers. On sorted numbers this is cheaper than ``np.unique``."""
-    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+def _blocks(triples: Iterable[npt.NDArray[Any]]) -> Iterator[Queries]:
+    """Yield the queries of several arrays of triples, (n, 3) each, some at a time: they take more memory than keys."""
+    for rows in triples:
+        for begin in range(0, len(rows), _BLOCK):
+            yield Queries.from_triples(rows[begin : begin + _BLOCK])
+
+
+def _is_first(ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Say which of some sorted numbers differ from the one before. This is cheaper than ``np.unique``."""
+    return np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
 
 
 def _keys(queries: Queries, n_relations: int) -> npt.NDArray[np.int64]:

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.candidates import Candidates, array_file, check_candidates
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED, SPLITS, Queries
 from relens.data.torch_files import read_saved
 from relens.data.tsv import read_lines
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, InputError
 from relens.files import open_npy, read_json, whole_folder
 from relens.records import OGB_COPY

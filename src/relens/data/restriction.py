@@ -4,7 +4,7 @@ A restriction is ``observed`` (the entities that train has on that side of the r
 share a type with one of those) or a list of entities for all questions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -65,7 +65,7 @@ class EntityTypes:
     entity: npt.NDArray[np.int32]
     type: npt.NDArray[np.int32]
 
-    def rows(self, entities: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    def rows(self, entities: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the label of the entity and of the type of each row."""
         for entity, kind in zip(self.entity.tolist(), self.type.tolist(), strict=True):
             yield entities[entity], self.labels[kind]

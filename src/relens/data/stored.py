@@ -6,6 +6,7 @@ data set, and a record with the fingerprint and the checksum of each file. Equal
 
 import gzip
 import shutil
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -16,9 +17,11 @@ import numpy.typing as npt
 
 from relens.checksums import file_checksum, verify_file
 from relens.data.candidates import PADDING, Candidates, array_file
-from relens.data.dataset import TABLE_BREAKERS, Dataset, Vocabulary, optional_files
+from relens.data.dataset import Dataset, optional_files
+from relens.data.labels import Labels
 from relens.data.queries import SPLITS
-from relens.data.tsv import read_content, read_lines, write_rows
+from relens.data.tsv import read_content, read_lines, write_content, write_rows
+from relens.data.vocabulary import TABLE_BREAKERS, Vocabulary
 from relens.errors import DatasetError, InputError
 from relens.files import open_npy, whole_folder
 from relens.records import GRAPH, mapping, text, texts, whole
@@ -39,7 +42,7 @@ def write_graph(dataset: Dataset, folder: Path) -> None:
         for split, triples in dataset.splits.items():
             (aside / _triples_file(split)).write_bytes(_packed(triples))
         for file, vocabulary in ((ENTITIES, dataset.entities), (RELATIONS, dataset.relations)):
-            write_rows(aside / file, ((label,) for label in vocabulary.labels))
+            write_content(aside / file, vocabulary.joined())
         for stem, lines in _tables(dataset).items():
             write_rows(aside / f"{stem}.tsv.gz", ((line,) for line in lines))
         kept = _fit(dataset.candidates)
@@ -171,10 +174,10 @@ def _vocabulary(folder: Path, kind: str, counts: Mapping[str, int]) -> Vocabular
     file, count = (
         (folder / ENTITIES, counts["entities"]) if kind == "entity" else (folder / RELATIONS, counts["relations"])
     )
-    labels = read_lines(file)
+    labels = Labels.from_content(read_content(file).removeprefix(BOM_UTF8))
     if len(labels) != count:
         raise DatasetError(f"{file} has {len(labels):,} lines, expected {count:,}. {GRAPH.remedy}")
-    return Vocabulary(kind, tuple(labels))
+    return Vocabulary.from_bytes(kind, labels)
 
 
 def _tables(dataset: Dataset) -> dict[str, list[str]]:

@@ -2,24 +2,22 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
 from relens.errors import DatasetError
 from relens.unpacking import check_unpacked, most_unpacked
 
+BLOCK = 2**22
+"""Bytes that ``read_blocks`` reads together."""
+
 
 def read_lines(path: Path) -> list[str]:
     r"""Return the lines of a UTF-8 file, plain or ``.gz``, without their line ends (``\n`` or ``\r\n``)."""
-    try:
-        text = read_content(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = error.object.count(b"\n", 0, error.start) + 1
-        raise DatasetError(
-            f"{path}, line {number}: found byte 0x{error.object[error.start]:02x}, expected UTF-8 text. "
-            f"Convert the file first, for instance with `iconv -f latin1 -t utf-8`."
-        ) from error
+    text = _decode(path, read_content(path).removeprefix(BOM_UTF8), first_line=1)
     # str.splitlines would also split labels at characters such as U+2028.
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
@@ -32,26 +30,65 @@ def read_rows(path: Path, fields: tuple[str, ...]) -> list[list[str]]:
     if any(len(row) != len(fields) for row in rows) or not all(map(str.strip, labels)):
         for number, line in enumerate(lines, start=1):
             if line:
-                _check_line(path, number, line, fields)
+                check_line(path, number, line, fields)
     return rows
+
+
+def read_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield a UTF-8 file, plain or ``.gz``, in blocks of whole lines, each with the number of its first line.
+
+    Bytes are as in the file, without a byte order mark; the last line may lack its end.
+    """
+    number, begun = 1, list[bytes]()  # parts of a line whose end was not read yet
+    for part in _parts(path):
+        end = part.rfind(b"\n") + 1
+        if end:
+            block = _unmarked(number, b"".join([*begun, part[:end]]))
+            yield number, _checked(path, block, number)
+            number, begun = number + block.count(b"\n"), []
+        begun.append(part[end:])
+    if rest := _unmarked(number, b"".join(begun)):
+        yield number, _checked(path, rest, number)
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Write a table as gzip. Equal rows give equal bytes."""
-    text = "".join("\t".join(row) + "\n" for row in rows)
-    encoding = "utf-8-sig" if text.startswith("\ufeff") else "utf-8"  # readers take a first U+FEFF for a mark
-    path.write_bytes(gzip.compress(text.encode(encoding), mtime=0))
+    write_content(path, "".join("\t".join(row) + "\n" for row in rows).encode("utf-8"))
+
+
+def write_content(path: Path, content: bytes) -> None:
+    """Write text in UTF-8 as gzip. Equal texts give equal bytes."""
+    mark = BOM_UTF8 if content.startswith(BOM_UTF8) else b""  # readers take a first U+FEFF for a mark
+    path.write_bytes(gzip.compress(mark + content, mtime=0))
 
 
 def read_content(path: Path) -> bytes:
     """Return the bytes of a file, decompressed if its name ends in ``.gz``."""
-    try:
+    with _explained(path):
         if path.suffix != ".gz":
             return path.read_bytes()
         with gzip.open(path) as file:
             content = file.read(most_unpacked(path.stat().st_size) + 1)
         check_unpacked(path, len(content))
         return content
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in parts of ``BLOCK`` bytes, decompressed."""
+    size = 0
+    with _explained(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        while part := file.read(BLOCK):
+            size += len(part)
+            if path.suffix == ".gz":
+                check_unpacked(path, size)
+            yield part
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn errors of a file that is missing or damaged into those of relens."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise DatasetError(f"{path} does not exist") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -61,7 +98,31 @@ def read_content(path: Path) -> bytes:
         ) from error
 
 
-def _check_line(path: Path, number: int, line: str, fields: tuple[str, ...]) -> None:
+def _unmarked(first_line: int, block: bytes) -> bytes:
+    """Return a block of whole lines without the byte order mark that may begin a file."""
+    return block.removeprefix(BOM_UTF8) if first_line == 1 else block
+
+
+def _checked(path: Path, block: bytes, first_line: int) -> bytes:
+    """Return a block, or raise an error unless it is UTF-8."""
+    if not block.isascii():
+        _decode(path, block, first_line)
+    return block
+
+
+def _decode(path: Path, content: bytes, first_line: int) -> str:
+    """Return the text of some whole lines; the error names the line that is not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + first_line
+        raise DatasetError(
+            f"{path}, line {number}: found byte 0x{content[error.start]:02x}, expected UTF-8 text. "
+            f"Convert the file first, for instance with `iconv -f latin1 -t utf-8`."
+        ) from error
+
+
+def check_line(path: Path, number: int, line: str, fields: tuple[str, ...]) -> None:
     """Raise an error unless a line holds exactly the expected fields, none of them blank."""
     found, where = line.split("\t"), f"{path}, line {number}"
     expected = f"{len(fields)} fields separated by tabs ({', '.join(fields)})"

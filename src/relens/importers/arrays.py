@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, EVALUATED, Queries
 from relens.data.tsv import read_lines, read_rows
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, RanksError, nearest
 from relens.files import open_npy
 from relens.importers.dense import Dense, Kind, Matrix, check_columns, fit_scales, with_scales
@@ -291,7 +292,7 @@ def dense_split(
     if data is None:
         if filtered:
             raise RanksError("known answers are those of a data set: pass `data=…`, or `filtered=False`.")
-        header = PackHeader(tuple(matrices), numbering.relations.labels, queries, provenance)
+        header = PackHeader(tuple(matrices), tuple(numbering.relations.labels), queries, provenance)
     else:
         check_in_split(table.path, triples_of(queries), data, provenance.split)
         provenance = replace(
@@ -301,7 +302,7 @@ def dense_split(
             filter_splits=tuple(data.splits) if filtered else (),
         )
         header = PackHeader(
-            tuple(matrices), data.relations.labels, queries, provenance, cardinalities=data.cardinalities
+            tuple(matrices), tuple(data.relations.labels), queries, provenance, cardinalities=data.cardinalities
         )
     excluded = numbering.excluded(queries, data.known_answers) if filtered and data is not None else None
     return Dense(header, kind, list(matrices.values()), numbering.columns()[queries.answer], excluded)

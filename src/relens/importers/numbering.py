@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from relens.data.candidates import Rows
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.known_answers import KnownAnswers
 from relens.data.queries import HEAD, TAIL, Queries
 from relens.data.tsv import read_lines
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, RanksError
 from relens.ranking.competition import Competition, Exclusions
 
@@ -87,7 +88,7 @@ class Numbering:
         return replace(
             self,
             relation_of=np.concatenate([self.relation_of, self.relation_of + np.int32(len(labels))]),
-            relations=Vocabulary("relation", labels + tuple(f"{label}^-1" for label in labels)),
+            relations=Vocabulary("relation", (*labels, *(f"{label}^-1" for label in labels))),
         )
 
     def columns(self) -> npt.NDArray[np.int32]:

@@ -62,7 +62,7 @@ class PackHeader:
             provenance = replace(provenance, candidates=dataset.restriction.name, outside=outside)
         return cls(
             models=models,
-            relations=dataset.relations.labels,
+            relations=tuple(dataset.relations.labels),
             queries=dataset.queries(split),
             provenance=provenance,
             gap_scales=gap_scales,

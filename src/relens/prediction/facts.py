@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import FIELDS, Dataset, Vocabulary
+from relens.data.dataset import FIELDS, Dataset
 from relens.data.known_answers import StatedAnswers
 from relens.data.queries import SPLITS
 from relens.data.tsv import read_lines, read_rows
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, InputError, RelensError, counted
 from relens.prediction.names import Names
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate, islice
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
+from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError, InputError
 
 BETWEEN = "\n"  # no name holds a line end

@@ -59,6 +59,14 @@ def _counts(
     owners = np.repeat(np.arange(len(rows)), np.diff(offsets))
     row, hidden = (torch.as_tensor(index, device=scores.device).long() for index in (owners, excluded))
     scores.index_put_((row, hidden), scores.new_tensor(-torch.inf))
-    behind, level = (scores < own).sum(dim=1), (scores == own).sum(dim=1).clamp_(min=1)  # itself at least
-    ahead = scores.shape[1] - behind - level
-    return ahead.cpu().numpy(), (level - 1).cpu().numpy()
+    behind, level = _count(scores < own), np.maximum(_count(scores == own), 1)  # itself at least
+    return scores.shape[1] - behind - level, level - 1
+
+
+def _count(chosen: torch.Tensor) -> npt.NDArray[np.int64]:
+    """Return how many numbers are true in each row of (b, C), (b,)."""
+    if chosen.is_cuda:
+        counts: npt.NDArray[np.int64] = chosen.sum(dim=1).cpu().numpy()
+        return counts
+    # On a CPU, PyTorch turns every truth value into an integer of eight bytes first.
+    return np.array([np.count_nonzero(row) for row in chosen.numpy()], dtype=np.int64)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.queries import DIRECTIONS, HEAD, TAIL
+from relens.data.vocabulary import Vocabulary
 from relens.ensemble.weights import EnsembleWeights
 from relens.prediction import AmbiguousNameError, Names, NoSuchNameError
 from relens.serve.refusals import ambiguous, unknown

@@ -16,6 +16,10 @@ from relens.training.optimisers import Average
 from relens.training.queries import Batches
 from relens.training.settings import SAMPLED_LOSSES, TrainSettings
 
+MOST_SCORES = 2**32
+"""Bytes that the scores of all entities may take in a step on a CPU."""
+BYTES_PER_SCORE = 16
+"""A score, its logarithm or label, and their gradients."""
 WARM_UP = 3
 """Plain steps before a capture: kernels are compiled and the optimiser creates its state (as PyTorch advises)."""
 
@@ -35,9 +39,11 @@ class TrainingStep:
     ) -> None:
         device = model.device
         self.average = Average(model.parameters(), settings.averaging) if settings.averaging else None
-        self._parameters, self._settings, self._part = list(model.parameters()), settings, settings.batch
+        self._parameters, self._settings = list(model.parameters()), settings
+        self._part = settings.batch if device.type == "cuda" else examples_at_once(settings, model.n_entities)
         self.total = torch.zeros((), device=device)
         self._tables = model.tables_with_gradient_in_place()
+        self._gradients_of_tables: list[Tensor] = []
         self._buffers = _changing_buffers(model)
         self._objective, self._batches, self._optimiser = objective, batches, optimiser
         self._run: Callable[[], None] = self._plain
@@ -98,14 +104,27 @@ class TrainingStep:
     def _gradients(self, examples: Tensor) -> Tensor:
         """Compute the objective of some examples and its gradients, part by part, and return it."""
         self._optimiser.zero_grad(set_to_none=True)
-        for table in self._tables:  # backward passes add to these in place, see ``relens.models.lookup``
-            table.grad = torch.zeros_like(table)
+        self._clear_tables()
         loss = torch.zeros_like(self.total)
         for part in torch.split(examples, self._part):
             share = self._objective(part) * (len(part) / len(examples))
             share.backward()  # type: ignore[no-untyped-call]
             loss += share.detach()
         return loss
+
+    def _clear_tables(self) -> None:
+        """Give the tables gradients of zeros: backward passes add to these in place, see ``relens.models.lookup``.
+
+        On a CPU they stay in the same memory. New memory is cleared by the system, page by page, which takes longer
+        than the rest of a step where a graph has millions of entities.
+        """
+        if self.total.is_cuda:
+            for table in self._tables:
+                table.grad = torch.zeros_like(table)
+            return
+        self._gradients_of_tables = self._gradients_of_tables or [torch.empty_like(table) for table in self._tables]
+        for table, gradient in zip(self._tables, self._gradients_of_tables, strict=True):
+            table.grad = gradient.zero_()
 
     def _split(self, error: RuntimeError) -> None:
         """Take smaller parts of a batch from here on, as memory ran out."""
@@ -160,6 +179,19 @@ class TrainingStep:
             self._optimiser.zero_grad(set_to_none=True)
         else:
             self._run = graph.replay
+
+
+def examples_at_once(settings: TrainSettings, n_entities: int) -> int:
+    """Return how many examples of a batch take their step together on a CPU.
+
+    They are fewer than the batch if it is compared with all entities, and scores and gradients would take more than
+    ``MOST_SCORES`` bytes: on a CPU, the system ends a process whose memory runs out, and no error says so.
+    """
+    if settings.loss in SAMPLED_LOSSES and not settings.score_all:
+        return settings.batch
+    pool = settings.pool_rows if settings.loss in SAMPLED_LOSSES else 1
+    fitting = MOST_SCORES // (BYTES_PER_SCORE * n_entities)
+    return min(settings.batch, max(fitting // pool, 1) * pool)
 
 
 def _changing_buffers(model: KGEModel) -> list[Tensor]:

@@ -156,7 +156,7 @@ def _dense_splits(source: _Source, questions: _Questions, data: Dataset | None, 
     for split, queries in questions.queries.items():
         header = PackHeader(
             models=tuple(source.files),
-            relations=numbering.relations.labels,
+            relations=tuple(numbering.relations.labels),
             queries=numbering.queries(queries),
             provenance=replace(provenance, split=split),
             cardinalities=cardinalities,

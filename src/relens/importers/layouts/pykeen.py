@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.queries import HEAD, Queries, triple_key
 from relens.data.tsv import read_lines
+from relens.data.vocabulary import Vocabulary
 from relens.errors import InputError, MissingExtraError, RanksError, nearest
 from relens.importers.arrays import check_models
 from relens.importers.dense import Dense
