@@ -21,7 +21,7 @@ from relens.cli.options import (
 )
 from relens.errors import counted
 from relens.importers.importer import MODELS
-from relens.pipeline.plan import DATASET, Plan, read_plan
+from relens.pipeline.plan import DATASET, SEEDS_AS, Plan, read_plan
 
 if TYPE_CHECKING:
     from relens.pipeline.run import TrainingUpdate
@@ -44,7 +44,17 @@ if TYPE_CHECKING:
 )
 @click.option("--run", "path", type=click.Path(path_type=Path), help="The folder of the run.  [default: runs/DATASET]")
 @devices_option
+@click.option(
+    "--budget", metavar="TIME",
+    help="Choose members, sizes and steps that take this time here, for instance 90s, 15m or 1h30m. What --models, "
+    "--preset, --set and --seeds fix stays fixed.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
+@click.option("--seeds", type=click.IntRange(min=1), help="Train each model with so many seeds.  [default: 1]")
+@click.option(
+    "--seeds-as", type=click.Choice(SEEDS_AS),
+    help="Use the seeds as members of one ensemble, or repeat the whole run with each.  [default: members]",
+)  # fmt: skip
 @jobs_option
 @click.option(
     "--force", multiple=True, metavar="STAGE",
@@ -67,7 +77,8 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     note(f"loading {plan.dataset or path or DATASET}")
     found = api.run(
         plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
-        seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,
+        seed=plan.seed, seeds=plan.seeds, seeds_as=plan.seeds_as, budget=plan.budget, run=path,
+        device=options["devices"], jobs=options["jobs"], force=force,
         offline=options["offline"], report=options["report"], trust=options["trust"],
         progress=TerminalProgress(), listener=show_training,
     )  # fmt: skip
@@ -85,7 +96,7 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
         "dataset": source,
         "models": tuple(options["models"]) or None,
         "preset": options["preset"],
-        "seed": options["seed"],
+        **{key: options[key] for key in ("seed", "seeds", "seeds_as", "budget")},
     }
     plan = replace(plan, **{key: value for key, value in given.items() if value is not None})
     return plan.with_changes(options["changes"])
