@@ -1,5 +1,7 @@
 """Sizes for a budget: shares of the steps of presets, each slower than the one before."""
 
+from itertools import pairwise
+
 import pytest
 
 from relens.pipeline.sizes import SLOWER, same_but_length, sizes_of, with_steps
@@ -20,7 +22,7 @@ def test_sizes_are_shares_of_the_presets_steps():
     assert found[2].train == pytest.approx(1 + 1_000 * 0.01 + 8 * 1)
     assert found[2].per_step == pytest.approx(0.01 + 8 / 1_000)
     assert [size.rank for size in found] == [3, 3, 3, 6, 6, 6, 6]
-    assert all(later.train >= SLOWER * size.train for size, later in zip(found, found[1:], strict=False))
+    assert all(later.train >= SLOWER * size.train for size, later in pairwise(found))
 
 
 def test_sizes_that_are_hardly_slower_are_left_out():

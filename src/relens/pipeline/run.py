@@ -203,7 +203,9 @@ def _train(
         timetable = None if budget is None else budget.timetable(run, list(wanted))
         if timetable is not None:
             wanted = {name: wanted[name] for name in timetable.expected}  # the longest first
-        train_side_by_side(run, dataset, wanted, places=places, listener=listener, timetable=timetable)
+        train_side_by_side(
+            run, dataset, wanted, places=places, listener=listener, timetable=timetable, progress=execution.progress
+        )
     if budget is not None and wanted:
         for text in keep_lengths(run, budget):
             execution.progress.note(text)

@@ -40,8 +40,8 @@ def with_steps(settings: TrainSettings, steps: int, kept: Collection[str] = ()) 
 
 def same_but_length(one: TrainSettings, other: TrainSettings) -> bool:
     """Say whether settings differ in nothing but the number of steps, and what follows from it."""
-    length = {name: getattr(other, name) for name in ("steps", "milestones", "validate_every", "log_every")}
-    return replace(one, **length) == other
+    length = dict.fromkeys(("steps", "milestones", "validate_every", "log_every"))
+    return {**one.as_dict(), **length} == {**other.as_dict(), **length}
 
 
 def sizes_of(

@@ -20,8 +20,9 @@ from relens.data.dataset import Dataset
 from relens.errors import DamagedError, InputError, RelensError, describe_os_error, is_disk_full
 from relens.files import locked, remove_left_overs, write_text
 from relens.importers.members import MEMBER_FILE
+from relens.pipeline.monitor import Sender, watching
 from relens.pipeline.pacing import Timetable
-from relens.progress import Progress
+from relens.progress import SILENT, Progress
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import RETRAIN, Run
@@ -209,13 +210,15 @@ def train_side_by_side(
     places: Sequence[torch.device],
     listener: Listener,
     timetable: Timetable | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Train several models, one at a time in each of ``places``; a device that occurs twice trains two at a time.
 
     A free place takes the next model, in the order of ``wanted``. Each model has one thread: small models use one core
     well and two badly, and the result is the same for any number of places. ``listener`` is sent to other processes.
     On an interruption all models save a checkpoint first. If a model fails, the others are completed before an error
-    names it. With a ``timetable``, models get as many steps as fit into it.
+    names it. With a ``timetable``, models get as many steps as fit into it. ``progress``
+    receives a task for each model in training, in this process.
     """
     places = places[: len(wanted)]
     with TemporaryDirectory(prefix="relens-") as folder:
@@ -223,7 +226,7 @@ def train_side_by_side(
         # Workers live on between calls, and their current folder may differ from ours.
         folders = {name: run.model_path(name).resolve() for name in wanted}
         work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, (listener, timetable)))
-        with Interruption(turns.stop):
+        with watching(turns.folder, list(wanted), progress), Interruption(turns.stop):
             try:
                 failed = [error for found in start_workers(len(places))(map(work, places)) for error in found]
             except BrokenExecutor as error:
@@ -313,10 +316,12 @@ def _train_in_turn(
     listener, timetable = watching
     with _one_thread():
         for name in (name for name in wanted if turns.take(name, device)):
+            sender = Sender(turns.folder, name)
             observer = TrainingObserver(
-                record=partial(listener, name, device),
+                record=partial(_tell, sender, partial(listener, name, device)),
                 takes_long=partial(warn_of_long_training, name),
                 stop=lambda: turns.stopped,
+                doing=sender.doing,
             )
             settings = wanted[name]
             if timetable is not None:
@@ -329,8 +334,15 @@ def _train_in_turn(
             except Exception as error:  # after any error, the other models are worth finishing
                 failed.append(_failure(name, device, error))
             turns.end(name)
+            sender.end()
     torch.cuda.empty_cache()  # workers live on, and ranking needs the memory
     return failed
+
+
+def _tell(sender: Sender, listener: Callable[[LogRecord], None], record: LogRecord) -> None:
+    """Pass a record on to those who watch."""
+    sender.record(record)
+    listener(record)
 
 
 def _failure(name: str, device: torch.device, error: Exception) -> RelensError:

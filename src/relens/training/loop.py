@@ -89,14 +89,14 @@ class TrainingObserver:
         stop: says before each step whether training should stop; it then saves a checkpoint and ends.
         revise: receives the settings, the steps taken and the seconds that they took, after each record of the log, and
             returns the settings to go on with: another number of steps, with the same learning rates so far.
-        doing: receives the step that is about to be taken, and whether a validation comes first.
+        doing: receives how many steps are taken, whether a validation comes next, and how many steps there are.
     """
 
     record: Callable[[LogRecord], None] = lambda record: None
     takes_long: Callable[[float], None] = lambda seconds_left: warn_of_long_training("training", seconds_left)
     stop: Callable[[], bool] = lambda: False
     revise: Callable[[TrainSettings, int, float], TrainSettings] = lambda settings, step, seconds: settings
-    doing: Callable[[int, bool], None] = lambda step, validating: None
+    doing: Callable[[int, bool, int], None] = lambda step, validating, steps: None
 
 
 def new_model(settings: TrainSettings, triples: npt.NDArray[np.int32], n_entities: int, n_relations: int) -> KGEModel:
@@ -191,7 +191,7 @@ class _Loop:
                 self.revise()
             if state.ending is not None:
                 return
-            self.observer.doing(state.step, False)
+            self.observer.doing(state.step, False, state.settings.steps)
             with self.keeping():
                 state.advance(self.interruption)
             if not estimated and state.session_seconds >= ESTIMATE_SECONDS:
@@ -220,7 +220,7 @@ class _Loop:
         """Return a record with the validation MRR, unless the loss is non-finite."""
         if record.loss is None:
             return record
-        self.observer.doing(self.state.step, True)
+        self.observer.doing(self.state.step, True, self.state.settings.steps)
         with self.keeping(), self.state.evaluation():
             with self.interruption.immediate():
                 self.state.estimate_statistics()
