@@ -45,6 +45,9 @@ def run(
     device: str = "auto",
     jobs: int | None = None,
     seed: int = 0,
+    seeds: int | None = None,
+    seeds_as: str = "members",
+    budget: str | None = None,
     methods: Sequence[str] = DEFAULT_SPECS,
     changes: Sequence[str] = (),
     force: str | Collection[str] = (),
@@ -68,6 +71,10 @@ def run(
         device: ``auto``, ``cpu``, ``cuda``, or a list such as ``cuda:0,cuda:1``: each trains one model at a time.
         jobs: workers of the search, and of training on the CPU; None for all cores.
         seed: the root of all randomness.
+        seeds: how many seeds each model is trained with; None for one, or for those that a budget has time for.
+        seeds_as: ``members`` of one ensemble, called ``complex``, ``complex-2``, …; or ``repetitions`` of the run.
+        budget: a time, such as ``15m``: members, sizes and steps are chosen so that the run takes it on this machine.
+            What ``models``, ``preset``, ``changes`` and ``seeds`` fix stays fixed.
         methods: ensemble methods to compare, with settings: ``dsc`` or ``dsc:input=rank,regularise=none``.
         changes: settings to change: ``key=value`` for all models that have it, ``model.key=value`` for one.
         force: stages to repeat: ``train``, ``rank``, ``search``, ``report``, or ``all``.
@@ -92,8 +99,9 @@ def run(
 
     names = None if models is None else tuple(models)
     plan = Plan(
-        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed
-    ).with_changes(changes)
+        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed, seeds=seeds,
+        seeds_as=seeds_as, budget=budget,
+    ).with_changes(changes)  # fmt: skip
     execution = Execution(
         devices=devices,
         jobs=cpu_count() if jobs is None else jobs,

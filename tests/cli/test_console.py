@@ -270,3 +270,56 @@ def test_an_interrupt_inside_generated_code_ends_with_the_usual_exit_code(tmp_pa
         [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr.split(";")[0]) == (130, "relens: error: interrupted")
+
+
+def test_a_long_silence_is_broken_by_what_is_being_done(capsys, clock):
+    progress = TerminalProgress()
+    clock.now += 100
+    progress.beat()
+    assert capsys.readouterr() == ("", "")  # nothing is known to be done
+    progress.note("searching weights")
+    capsys.readouterr()
+    clock.now += 9
+    progress.beat()
+    assert capsys.readouterr() == ("", "")
+    clock.now += 1
+    progress.beat()
+    assert capsys.readouterr() == ("", "relens: searching weights: at work\n")
+    clock.now += 9
+    progress.beat()
+    assert capsys.readouterr() == ("", "")
+    with progress.task("a, steps", 100) as one, progress.task("b, steps", 10):
+        clock.now += 5
+        one(50)
+        progress.beat()
+        assert capsys.readouterr() == ("", "relens: a, steps: 50 of 100, about 5 s left; b, steps: 0 of 10\n")
+
+
+def test_a_heart_beats_only_inside_its_context(capsys, monkeypatch):
+    monkeypatch.setattr(console, "SILENCE_S", 0.0)
+    monkeypatch.setattr(console, "BEAT_S", 0.01)
+    seen = threading.Event()
+    progress = TerminalProgress()
+    monkeypatch.setattr(progress, "beat", seen.set)
+    with progress.beating():
+        assert seen.wait(HANG)
+    seen.clear()
+    assert not seen.wait(0.1)
+    assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
+
+
+TWO_TASKS = """
+import time
+from relens.cli.console import TerminalProgress
+progress = TerminalProgress()
+with progress.task("first", 4) as one, progress.task("second", 4) as two:
+    for _ in range(4):
+        time.sleep(0.4)
+        one(1), two(1)
+"""
+
+
+def test_on_a_terminal_tasks_at_the_same_time_have_a_bar_each():
+    _, err = on_a_terminal(TWO_TASKS)
+    assert "first" in err
+    assert "second" in err

@@ -16,9 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 from relens.progress import Advance
+from relens.training.log import readable_duration
 from relens.visible import visible, visible_json, visible_lines
 
 SHOW_AFTER_S = 0.5
+SILENCE_S = 10.0
+"""The time between two lines of a task, and the longest time in which nothing is shown."""
+BEAT_S = 1.0
 
 
 def complain(message: str) -> None:
@@ -82,7 +86,38 @@ def make_logs_visible() -> None:
 
 
 class TerminalProgress:
-    """Progress bars on a terminal; a line every ten seconds if stderr is a file."""
+    """Progress bars on a terminal, one for each task; a line every ten seconds if stderr is a file."""
+
+    def __init__(self) -> None:
+        self._bars: RichProgress | None = None
+        self._timer: threading.Timer | None = None
+        self._open: list[_Task] = []
+        self._lock = threading.RLock()
+        self._noted, self._printed = "", time.monotonic()
+
+    @contextmanager
+    def beating(self) -> Iterator["TerminalProgress"]:
+        """Print what is being done whenever nothing was shown for ``SILENCE_S``, until the context ends."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(BEAT_S):
+                self.beat()
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
+    def beat(self) -> None:
+        """Print what is being done if nothing was shown for ``SILENCE_S``: no bar, no line of a task, and no note."""
+        with self._lock:
+            silent = time.monotonic() - self._printed
+            if self._bars is None and silent >= SILENCE_S and (self._open or self._noted):
+                self._print("; ".join(task.describe() for task in self._open) or f"{self._noted}: at work")
 
     @contextmanager
     def task(self, description: str, total: float) -> Iterator[Advance]:
@@ -92,17 +127,38 @@ class TerminalProgress:
             with self._bar(console, description, total) as advance:
                 yield advance
         else:
-            yield _plain_lines(description, total)
+            with self._lines(description, total) as advance:
+                yield advance
 
     def note(self, message: str) -> None:
         """Print a message on stderr, with the options of the command in place of Python arguments."""
         from relens.cli import with_options
 
         context = click.get_current_context(silent=True)
-        note(message if context is None else with_options(message, context.command))
+        text = message if context is None else with_options(message, context.command)
+        with self._lock:
+            self._noted = text.strip().splitlines()[-1] if text.strip() else self._noted
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._printed = time.monotonic()
+        note(text)
 
     @contextmanager
     def _bar(self, console: Console, description: str, total: float) -> Iterator[Advance]:
+        with self._lock:
+            bars = self._bars or self._new_bars(console)
+            task = bars.add_task(description, total=total)
+        try:
+            yield lambda amount: bars.advance(task, amount)
+        finally:
+            with self._lock:
+                bars.remove_task(task)
+                if not bars.task_ids:
+                    self._end_bars()
+
+    def _new_bars(self, console: Console) -> RichProgress:
+        """Return bars that a timer shows, before the first advance, because compiling a kernel may take long."""
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -111,32 +167,52 @@ class TerminalProgress:
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        bars = RichProgress(*columns, console=console, transient=True)
-        task = bars.add_task(description, total=total)
-        # A timer shows the bar before the first advance, because compiling a kernel may take many seconds.
-        timer = threading.Timer(SHOW_AFTER_S, bars.start)
-        timer.daemon = True
-        timer.start()
+        self._bars = RichProgress(*columns, console=console, transient=True)
+        self._timer = threading.Timer(SHOW_AFTER_S, self._bars.start)
+        self._timer.daemon = True
+        self._timer.start()
+        return self._bars
+
+    def _end_bars(self) -> None:
+        assert self._bars is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer.join()
+        with _for_anyone_who_looks():
+            self._bars.stop()
+        self._bars, self._printed = None, time.monotonic()
+
+    @contextmanager
+    def _lines(self, description: str, total: float) -> Iterator[Advance]:
+        task = _Task(description, total, time.monotonic())
+        with self._lock:
+            self._open.append(task)
+
+        def advance(amount: float) -> None:
+            task.done += amount
+            now = time.monotonic()
+            if now - task.shown >= SILENCE_S and task.done > 0:
+                task.shown = now
+                with self._lock:
+                    self._print(task.describe())
+
         try:
-            yield lambda amount: bars.advance(task, amount)
+            yield advance
         finally:
-            timer.cancel()
-            timer.join()
-            with _for_anyone_who_looks():
-                bars.stop()
+            with self._lock:
+                self._open.remove(task)
 
 
-def _plain_lines(description: str, total: float, every_s: float = 10.0) -> Advance:
-    begun = last = time.monotonic()
-    done = 0.0
+class _Task:
+    """A task that is shown by lines."""
 
-    def advance(amount: float) -> None:
-        nonlocal done, last
-        done += amount
-        now = time.monotonic()
-        if now - last >= every_s and done > 0:
-            last = now
-            left = (now - begun) * (total - done) / done
-            note(f"{description}: {done:,.0f} of {total:,.0f}, about {left:,.0f} s left")
+    def __init__(self, description: str, total: float, begun: float) -> None:
+        self.description, self.total, self.begun, self.shown, self.done = description, total, begun, begun, 0.0
 
-    return advance
+    def describe(self) -> str:
+        """Return how far the task is."""
+        text = f"{self.description}: {self.done:,.0f} of {self.total:,.0f}"
+        if not self.done:
+            return text
+        left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
+        return f"{text}, about {readable_duration(left)} left"

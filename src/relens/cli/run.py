@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,10 +21,7 @@ from relens.cli.options import (
 )
 from relens.errors import counted
 from relens.importers.importer import MODELS
-from relens.pipeline.plan import DATASET, Plan, read_plan
-
-if TYPE_CHECKING:
-    from relens.pipeline.run import TrainingUpdate
+from relens.pipeline.plan import DATASET, SEEDS_AS, Plan, read_plan
 
 
 @click.command()
@@ -44,7 +41,17 @@ if TYPE_CHECKING:
 )
 @click.option("--run", "path", type=click.Path(path_type=Path), help="The folder of the run.  [default: runs/DATASET]")
 @devices_option
+@click.option(
+    "--budget", metavar="TIME",
+    help="Choose members, sizes and steps that take this time here, for instance 90s, 15m or 1h30m. What --models, "
+    "--preset, --set and --seeds fix stays fixed.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
+@click.option("--seeds", type=click.IntRange(min=1), help="Train each model with so many seeds.  [default: 1]")
+@click.option(
+    "--seeds-as", type=click.Choice(SEEDS_AS),
+    help="Use the seeds as members of one ensemble, or repeat the whole run with each.  [default: members]",
+)  # fmt: skip
 @jobs_option
 @click.option(
     "--force", multiple=True, metavar="STAGE",
@@ -65,12 +72,14 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     """
     plan = _plan(source, options)
     note(f"loading {plan.dataset or path or DATASET}")
-    found = api.run(
-        plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
-        seed=plan.seed, run=path, device=options["devices"], jobs=options["jobs"], force=force,
-        offline=options["offline"], report=options["report"], trust=options["trust"],
-        progress=TerminalProgress(), listener=show_training,
-    )  # fmt: skip
+    with TerminalProgress().beating() as progress:
+        found = api.run(
+            plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
+            seed=plan.seed, seeds=plan.seeds, seeds_as=plan.seeds_as, budget=plan.budget, run=path,
+            device=options["devices"], jobs=options["jobs"], force=force,
+            offline=options["offline"], report=options["report"], trust=options["trust"],
+            progress=progress,
+        )  # fmt: skip
     present(found.comparison(), found.ranks("valid"), "json" if as_json else "text")
     where = shlex.quote(str(found.path))
     if options["report"]:
@@ -85,22 +94,10 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
         "dataset": source,
         "models": tuple(options["models"]) or None,
         "preset": options["preset"],
-        "seed": options["seed"],
+        **{key: options[key] for key in ("seed", "seeds", "seeds_as", "budget")},
     }
     plan = replace(plan, **{key: value for key, value in given.items() if value is not None})
     return plan.with_changes(options["changes"])
-
-
-def show_training(update: "TrainingUpdate") -> None:
-    """Print a line for each validation."""
-    record = update.record
-    if record.mrr is not None and record.loss is not None:
-        left = "" if record.step >= update.steps else f", at most about {update.seconds_left:,.0f} s left"
-        note(
-            f"{update.model} (model {update.number} of {update.n_models}): step {record.step:,} of {update.steps:,}, "
-            f"loss {record.loss:.4f}, validation MRR {record.mrr:.4f}, "
-            f"{record.examples_per_second:,.0f} examples/s on {update.device}, {record.seconds:.0f} s{left}"
-        )
 
 
 @click.command()

@@ -86,11 +86,12 @@ def train(
     The parameters with the best validation MRR are kept. The same command resumes an interrupted training; a complete
     model is left alone.
     """
-    trained = api.train(
-        source, model=model, preset=options["preset"], changes=options["overrides"], run=run_path, name=name,
-        device=options["device"], seed=options["seed"], offline=options["offline"], force=options["force"],
-        progress=TerminalProgress(),
-    )  # fmt: skip
+    with TerminalProgress().beating() as progress:
+        trained = api.train(
+            source, model=model, preset=options["preset"], changes=options["overrides"], run=run_path, name=name,
+            device=options["device"], seed=options["seed"], offline=options["offline"], force=options["force"],
+            progress=progress,
+        )  # fmt: skip
     folder, result = trained.folder.parent, trained.result
     _note_time(folder)
     if as_json:

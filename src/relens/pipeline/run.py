@@ -1,5 +1,6 @@
 """From a graph to a report: train, rank, search, evaluate, report. Complete and unchanged stages are skipped."""
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +20,13 @@ from relens.devices import check_devices, training_places
 from relens.ensemble.settings import SearchSettings
 from relens.errors import InputError, WeightsError, counted, nearest
 from relens.files import write_json
-from relens.models import MODELS
 from relens.packs.store import MANIFEST
+from relens.pipeline.budget import BudgetPlan
+from relens.pipeline.budgeting import check_budget, keep_lengths, settle
 from relens.pipeline.narrower import check_losses
 from relens.pipeline.plan import Plan, load_graph
 from relens.pipeline.ranking import made_by, rank_models
+from relens.pipeline.resolving import check_options, preset_of, settings_of
 from relens.pipeline.stages import STAGES, Stage
 from relens.pipeline.training import (
     report_kept_on_interrupt,
@@ -34,12 +37,10 @@ from relens.pipeline.training import (
     trained_model,
     training_progress,
 )
-from relens.presets import Preset, default_preset, read_preset
 from relens.progress import SILENT, Progress
 from relens.runs import Run, is_name
 from relens.training.log import LogRecord
-from relens.training.presets import resolve_settings
-from relens.training.settings import FIELDS, TrainSettings
+from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel
 
 
@@ -125,70 +126,42 @@ def run_plan(plan: Plan, path: Path | None, execution: Execution) -> Run:
         path: the folder of the run, which is made if missing; None for ``runs/`` and the name of the data set.
         execution: devices, workers, stages to repeat, and where progress goes.
     """
+    began = time.time()
     _check(plan, execution)
     check_devices(execution.devices)
     dataset = load_graph(plan.dataset, path, offline=execution.offline, progress=execution.progress)
     settings = settings_of(plan, dataset.name, on_cpu=execution.on_cpu)
     for model_settings in settings.values():
-        _check_options(model_settings)
+        check_options(model_settings)
+    check_budget(plan, dataset.name, on_cpu=execution.on_cpu)
     check_splits(dataset, "valid", "test")
     path = path or Path("runs") / dataset.name
     _announce(plan, dataset, list(settings), path, execution)
     run = Run.open_or_create(path, dataset.name)
-    with run.held(), report_kept_on_interrupt(run, settings):
+    with run.held():
+        budget = None if plan.budget is None else settle(run, plan, dataset, execution, began)
+        _carry_out(run, plan, dataset, budget or settings, execution)
+    if budget is not None:
+        execution.progress.note(budget.used(time.time() - began))
+    return run
+
+
+def _carry_out(
+    run: Run, plan: Plan, dataset: Dataset, planned: BudgetPlan | dict[str, TrainSettings], execution: Execution
+) -> None:
+    """Do the stages of a run, which the caller holds, that are not complete."""
+    settings = planned.settings if isinstance(planned, BudgetPlan) else planned
+    with report_kept_on_interrupt(run, settings):
         check_losses(
             run, [*settings, *_others(run)], plan.methods, STAGES if "all" in execution.force else execution.force
         )
         tidy_models(run)
-        trained = _train(run, dataset, settings, execution)
+        trained = _train(run, dataset, planned, execution)
         _rank(run, dataset, trained, execution)
         _search(run, plan, execution)
         _calibrate(run, execution)
         if execution.report:
             _report(run, execution)
-    return run
-
-
-def preset_of(plan: Plan, *, on_cpu: bool) -> Preset:
-    """Return the preset that the models of a plan start from."""
-    return read_preset(plan.preset or default_preset(on_cpu=on_cpu))
-
-
-def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSettings]:
-    """Return the settings of each model of a run, by name; a change that no model has raises an error."""
-    preset = preset_of(plan, on_cpu=on_cpu)
-    names = preset.members_for(dataset) if plan.models is None else plan.models
-    for name, (text, *_) in plan.model_changes.items():
-        if name not in names:
-            raise InputError(f"'{name}.{text}' changes a model that is not in the run; {nearest(name, names)}")
-    base = {name: _base_model(plan, preset, name) for name in names}
-    known = {name: {*FIELDS, *MODELS[model].options} for name, model in base.items()}
-    every = sorted(set().union(*known.values()))
-    for text in plan.changes:
-        if not any(_key(text) in keys for keys in known.values()):
-            raise InputError(
-                f"{text!r} changes a setting that no model has; {nearest(_key(text), every, show_all=True)}"
-            )
-    changes = {name: [f"seed={plan.seed}", *_changes(plan, name, known[name])] for name in names}
-    return {
-        name: resolve_settings(dataset, model, preset.name, changes[name], member=name) for name, model in base.items()
-    }
-
-
-def _base_model(plan: Plan, preset: Preset, name: str) -> str:
-    """Return the base model of a name: the value of its change ``model=…``, or that of the preset's member."""
-    own = (text.partition("=")[2].strip() for text in plan.model_changes.get(name, ()) if _key(text) == "model")
-    return MODELS.find(next(own, preset.model_of(name))).name
-
-
-def _changes(plan: Plan, name: str, known: Collection[str]) -> list[str]:
-    """Return the changes of a model: those for all models first, then its own."""
-    shared = [text for text in plan.changes if _key(text) in known]
-    return shared + [text for text in plan.model_changes.get(name, ()) if _key(text) != "model"]
-
-
-def _key(change: str) -> str:
-    return change.partition("=")[0].strip()
 
 
 def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execution: Execution) -> None:
@@ -197,7 +170,10 @@ def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execu
     sizes = ", ".join(f"{n:,} {what}" for what, n in dataset.counts.items())
     progress.note(f"data set {dataset.name}: {sizes} triples")
     preset, where = preset_of(plan, on_cpu=execution.on_cpu).name, ", ".join(map(str, execution.devices))
-    progress.note(f"run {path}: {', '.join(models)}; preset {preset}, seed {plan.seed}, on {where}")
+    if plan.budget is None:
+        progress.note(f"run {path}: {', '.join(models)}; preset {preset}, seed {plan.seed}, on {where}")
+    else:
+        progress.note(f"run {path}: a budget of {plan.budget} for {', '.join(models)}; seed {plan.seed}, on {where}")
     for text in sampled_validation(dataset):
         progress.note(text)
     for text in suspicions(dataset):
@@ -205,10 +181,12 @@ def _announce(plan: Plan, dataset: Dataset, models: list[str], path: Path, execu
 
 
 def _train(
-    run: Run, dataset: Dataset, settings: dict[str, TrainSettings], execution: Execution
+    run: Run, dataset: Dataset, planned: BudgetPlan | dict[str, TrainSettings], execution: Execution
 ) -> dict[str, TrainedModel]:
     """Train the models that are not trained yet, or all if the stage is repeated; return all models by name."""
-    if execution.repeats("train"):
+    budget = planned if isinstance(planned, BudgetPlan) else None
+    settings = planned.settings if isinstance(planned, BudgetPlan) else planned
+    if execution.repeats("train") and budget is None:  # a new plan has done it
         request_retraining(run, settings)
     retrain_damaged(run, settings, execution.progress)
     wanted = {name: asked for name, asked in settings.items() if trained_model(run, name, asked, dataset) is None}
@@ -222,7 +200,15 @@ def _train(
         execution.progress.note(f"training {counted(len(wanted), 'model')}")
         places = training_places(execution.devices, execution.jobs)
         listener = partial(_pass_on, execution.listener, settings)
-        train_side_by_side(run, dataset, wanted, places=places, listener=listener)
+        timetable = None if budget is None else budget.timetable(run, list(wanted))
+        if timetable is not None:
+            wanted = {name: wanted[name] for name in timetable.expected}  # the longest first
+        train_side_by_side(
+            run, dataset, wanted, places=places, listener=listener, timetable=timetable, progress=execution.progress
+        )
+    if budget is not None and wanted:
+        for text in keep_lengths(run, budget):
+            execution.progress.note(text)
     return {name: run.model(name) for name in settings}
 
 
@@ -235,7 +221,7 @@ def _pass_on(
 ) -> None:
     """Tell a listener about a record, with the position of the model in the run."""
     number = list(settings).index(name) + 1
-    listener(TrainingUpdate(name, number, len(settings), settings[name].steps, device, record))
+    listener(TrainingUpdate(name, number, len(settings), record.steps, device, record))
 
 
 def _rank(run: Run, dataset: Dataset, trained: dict[str, TrainedModel], execution: Execution) -> None:
@@ -362,11 +348,6 @@ def _results(run: Run) -> list[str]:
     """Return what the records of an older relens say about the comparison and the weights."""
     paths = [run.comparison_path, *map(run.weights_path, run.weights_names)]
     return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
-
-
-def _check_options(settings: TrainSettings) -> None:
-    """Raise an error for incompatible options before any model is trained, by building a model of two entities."""
-    MODELS.find(settings.model).build(2, 1, settings.options, torch.tensor([[0, 0, 1]]))
 
 
 def _check(plan: Plan, execution: Execution) -> None:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +18,11 @@ from relens.clusters.workers import start_workers
 from relens.data.checks import check_splits
 from relens.data.dataset import Dataset
 from relens.errors import DamagedError, InputError, RelensError, describe_os_error, is_disk_full
-from relens.files import locked, remove_left_overs
+from relens.files import locked, remove_left_overs, write_text
 from relens.importers.members import MEMBER_FILE
-from relens.progress import Progress
+from relens.pipeline.monitor import Sender, watching
+from relens.pipeline.pacing import Timetable
+from relens.progress import SILENT, Progress
 from relens.ranking.competition import Competition
 from relens.ranking.validation import mean_reciprocal_rank
 from relens.runs import RETRAIN, Run
@@ -143,11 +145,18 @@ def train_model(
     with locked(folder):
         remove_left_overs(folder)
         model = new_model(settings, dataset.train, len(dataset.entities), len(dataset.relations)).to(device)
+        final = settings
+
+        def revise(settings: TrainSettings, step: int, seconds: float) -> TrainSettings:
+            nonlocal final
+            final = observer.revise(settings, step, seconds)
+            return final
+
         result = optimise(
-            model, dataset.train, settings, folder=folder, observer=observer,
+            model, dataset.train, settings, folder=folder, observer=replace(observer, revise=revise),
             validate=Validation(partial(mean_reciprocal_rank, competition=competition), dataset.valid[:, 1]),
         )  # fmt: skip
-        trained = save_trained(model, settings, result, dataset, folder / "trained")
+        trained = save_trained(model, final, result, dataset, folder / "trained")
         (folder / RETRAIN).unlink(missing_ok=True)
         remove_checkpoints(folder)
     return trained
@@ -200,21 +209,24 @@ def train_side_by_side(
     *,
     places: Sequence[torch.device],
     listener: Listener,
+    timetable: Timetable | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Train several models, one at a time in each of ``places``; a device that occurs twice trains two at a time.
 
     A free place takes the next model, in the order of ``wanted``. Each model has one thread: small models use one core
     well and two badly, and the result is the same for any number of places. ``listener`` is sent to other processes.
     On an interruption all models save a checkpoint first. If a model fails, the others are completed before an error
-    names it.
+    names it. With a ``timetable``, models get as many steps as fit into it. ``progress``
+    receives a task for each model in training, in this process.
     """
     places = places[: len(wanted)]
     with TemporaryDirectory(prefix="relens-") as folder:
         turns = _Turns(Path(folder), os.getpid())
         # Workers live on between calls, and their current folder may differ from ours.
         folders = {name: run.model_path(name).resolve() for name in wanted}
-        work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, listener))
-        with Interruption(turns.stop):
+        work = delayed(partial(_train_in_turn, turns, dict(wanted), folders, dataset, (listener, timetable)))
+        with watching(turns.folder, list(wanted), progress), Interruption(turns.stop):
             try:
                 failed = [error for found in start_workers(len(places))(map(work, places)) for error in found]
             except BrokenExecutor as error:
@@ -252,6 +264,23 @@ class _Turns:
             return False
         return True
 
+    def begin(
+        self, timetable: Timetable, name: str, settings: TrainSettings, names: Sequence[str], step: int
+    ) -> tuple[TrainSettings, float]:
+        """Return the settings of a model that was taken, and when its training ends, which other workers are told.
+
+        A training that goes on after ``step`` has the settings that it was begun with.
+        """
+        waiting = [other for other in names if not self._taken(other).exists()]
+        ends = [float(text) for path in self.folder.glob("*.ends") if (text := path.read_text())]
+        begun, end = timetable.begin(name, settings, waiting, ends)
+        write_text(self.folder / f"{name}.ends", str(end))
+        return (settings if step else begun), end
+
+    def end(self, name: str) -> None:
+        """Tell other workers that the training of a model has ended."""
+        (self.folder / f"{name}.ends").unlink(missing_ok=True)
+
     def device_of(self, name: str) -> str | None:
         """Return the device that has taken a model, or None."""
         return self._taken(name).read_text() if self._taken(name).exists() else None
@@ -274,7 +303,7 @@ def _train_in_turn(
     wanted: Mapping[str, TrainSettings],
     folders: Mapping[str, Path],
     dataset: Dataset,
-    listener: Listener,
+    watching: tuple[Listener, Timetable | None],
     device: torch.device,
 ) -> list[RelensError]:
     """Train, on one device, one after the other, the models that no other worker has taken; return the failures.
@@ -284,21 +313,36 @@ def _train_in_turn(
     if os.getpid() != turns.parent:
         handle_signals(lambda number, frame: None)  # between two models only the parent decides
     failed: list[RelensError] = []
+    listener, timetable = watching
     with _one_thread():
         for name in (name for name in wanted if turns.take(name, device)):
+            sender = Sender(turns.folder, name)
             observer = TrainingObserver(
-                record=partial(listener, name, device),
+                record=partial(_tell, sender, partial(listener, name, device)),
                 takes_long=partial(warn_of_long_training, name),
                 stop=lambda: turns.stopped,
+                doing=sender.doing,
             )
+            settings = wanted[name]
+            if timetable is not None:
+                settings, end = turns.begin(timetable, name, settings, list(wanted), newest_step(folders[name]))
+                observer = replace(observer, revise=partial(timetable.revise, name, end))
             try:
-                train_model(dataset, wanted[name], folders[name], device=device, observer=observer)
+                train_model(dataset, settings, folders[name], device=device, observer=observer)
             except KeyboardInterrupt:
                 turns.stop()
             except Exception as error:  # after any error, the other models are worth finishing
                 failed.append(_failure(name, device, error))
+            turns.end(name)
+            sender.end()
     torch.cuda.empty_cache()  # workers live on, and ranking needs the memory
     return failed
+
+
+def _tell(sender: Sender, listener: Callable[[LogRecord], None], record: LogRecord) -> None:
+    """Pass a record on to those who watch."""
+    sender.record(record)
+    listener(record)
 
 
 def _failure(name: str, device: torch.device, error: Exception) -> RelensError:

@@ -17,7 +17,7 @@ from relens.checksums import file_checksum, verify_file
 from relens.errors import InputError
 from relens.files import whole_folder
 from relens.records import CHECKPOINT, mapping, text, whole
-from relens.training.settings import DEFAULTS
+from relens.training.settings import DEFAULTS, FIELDS, TrainSettings
 
 TENSORS, RECORD = "tensors.safetensors", "state.json"
 NAME = re.compile(r"step-(\d{9})")
@@ -81,6 +81,18 @@ def newest_step(folder: Path) -> int:
     """Return the step of the newest checkpoint below a folder; 0 if there is none."""
     names = (NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     return max((int(name[1]) for name in names if name), default=0)
+
+
+def newest_settings(folder: Path) -> TrainSettings | None:
+    """Return the settings of the newest checkpoint below a folder; None if there is none."""
+    step = newest_step(folder)
+    if not step:
+        return None
+    path = folder / _name(step) / RECORD
+    record = CHECKPOINT.read(path)
+    with CHECKPOINT.parsing(str(path)):
+        identity = {**DEFAULTS, **mapping(record["identity"])}
+        return TrainSettings.from_dict({key: identity[key] for key in FIELDS})
 
 
 def newest_checkpoint(folder: Path, identity: dict[str, Any], device: torch.device) -> Checkpoint | None:

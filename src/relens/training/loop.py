@@ -87,11 +87,16 @@ class TrainingObserver:
         takes_long: receives the estimated seconds left, once, after the first steps of training on a CPU that takes
             longer than ``LONG_SECONDS``.
         stop: says before each step whether training should stop; it then saves a checkpoint and ends.
+        revise: receives the settings, the steps taken and the seconds that they took, after each record of the log, and
+            returns the settings to go on with: another number of steps, with the same learning rates so far.
+        doing: receives how many steps are taken, whether a validation comes next, and how many steps there are.
     """
 
     record: Callable[[LogRecord], None] = lambda record: None
     takes_long: Callable[[float], None] = lambda seconds_left: warn_of_long_training("training", seconds_left)
     stop: Callable[[], bool] = lambda: False
+    revise: Callable[[TrainSettings, int, float], TrainSettings] = lambda settings, step, seconds: settings
+    doing: Callable[[int, bool, int], None] = lambda step, validating, steps: None
 
 
 def new_model(settings: TrainSettings, triples: npt.NDArray[np.int32], n_entities: int, n_relations: int) -> KGEModel:
@@ -133,21 +138,25 @@ def optimise(
         observer: receives the records of the log, and may stop training.
     """
     device = model.device
-    identity = {**settings.as_dict(), "triples": _digest(triples, model)}
+
+    def identity(state: TrainingState) -> dict[str, Any]:
+        return {**state.settings.as_dict(), "triples": digest}
+
+    digest = _digest(triples, model)
     with current(device), isolated(settings, device), Interruption() as interruption:
         facts = torch.from_numpy(triples.astype(np.int64)).to(device)
         queries = TrainingQueries.from_triples(facts, model.n_entities, model.n_relations)
         state = TrainingState(model.train(), queries, settings, _asked(validate, settings))
-        if folder is not None and (checkpoint := newest_checkpoint(folder, identity, device)):
+        if folder is not None and (checkpoint := newest_checkpoint(folder, identity(state), device)):
             with CHECKPOINT.parsing(f"the checkpoint of step {checkpoint.step} in {folder}"):
                 state.resume(checkpoint)
 
         def keep() -> None:
             if folder is not None and state.step:
-                save_checkpoint(folder, state.checkpoint(identity))
+                save_checkpoint(folder, state.checkpoint(identity(state)))
 
         log = TrainingLog(folder, observer.record, step=state.marked_step)
-        _Loop(state, settings, log, observer, interruption, partial(validate, model), keep).run(checkpoint_seconds)
+        _Loop(state, log, observer, interruption, partial(validate, model), keep).run(checkpoint_seconds)
     return _finish(state)
 
 
@@ -156,7 +165,6 @@ class _Loop:
     """A training run: its state, and what happens between steps."""
 
     state: TrainingState
-    settings: TrainSettings
     log: TrainingLog
     observer: TrainingObserver
     interruption: Interruption
@@ -165,12 +173,13 @@ class _Loop:
 
     def run(self, checkpoint_seconds: float) -> None:
         """Take steps until training ends."""
-        state, settings, saved = self.state, self.settings, time.perf_counter()
+        state, saved = self.state, time.perf_counter()
         estimated = state.device.type != "cpu"
         while True:
             if self.interruption.requested or self.observer.stop():
                 self.keep()
                 raise KeyboardInterrupt
+            settings = state.settings
             due = state.step % settings.validate_every == 0 or state.step == settings.steps
             # A run that was interrupted in a validation has no record of the step from which it resumes.
             if state.step > state.marked_step and (due or state.step % settings.log_every == 0):
@@ -179,14 +188,24 @@ class _Loop:
                 if due and time.perf_counter() - saved >= checkpoint_seconds:
                     self.keep()
                     saved = time.perf_counter()
+                self.revise()
             if state.ending is not None:
                 return
+            self.observer.doing(state.step, False, state.settings.steps)
             with self.keeping():
                 state.advance(self.interruption)
             if not estimated and state.session_seconds >= ESTIMATE_SECONDS:
                 estimated = True
                 if state.seconds_left > LONG_SECONDS:
                     self.observer.takes_long(state.seconds_left)
+
+    def revise(self) -> None:
+        """Go on with as many steps as the observer asks for."""
+        state = self.state
+        if state.ending is None:
+            revised = self.observer.revise(state.settings, state.step, state.seconds)
+            if revised != state.settings:
+                state.change_length(revised)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -201,6 +220,7 @@ class _Loop:
         """Return a record with the validation MRR, unless the loss is non-finite."""
         if record.loss is None:
             return record
+        self.observer.doing(self.state.step, True, self.state.settings.steps)
         with self.keeping(), self.state.evaluation():
             with self.interruption.immediate():
                 self.state.estimate_statistics()

@@ -56,3 +56,9 @@ class Schedule:
         """Restore the result of ``state``."""
         self.scale, self.best = number(state["scale"]), number(state["best"])
         self.without_gain = whole(state["without_gain"])
+
+
+def agree(one: TrainSettings, other: TrainSettings, step: int) -> bool:
+    """Say whether two trainings have the same learning rates in their first steps, up to ``step``."""
+    first, second = Schedule(one), Schedule(other)
+    return all(first.rate(at) == second.rate(at) and first.forgets(at) == second.forgets(at) for at in range(step))

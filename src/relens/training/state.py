@@ -20,7 +20,7 @@ from relens.training.log import LogRecord
 from relens.training.objective import build_objective
 from relens.training.optimisers import build_optimiser, forget, optimiser_tensors, restore_optimiser, set_rate
 from relens.training.queries import Batches, TrainingQueries, focused_epoch
-from relens.training.schedules import Schedule
+from relens.training.schedules import Schedule, agree
 from relens.training.settings import TrainSettings
 from relens.training.step import TrainingStep
 
@@ -39,6 +39,7 @@ class TrainingState:
         best_step: step of the best validation so far; 0 if there was none.
         best_mrr: its MRR; None if there was none.
         marked_step: step of the last ``mark``.
+        settings: how it is trained.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class TrainingState:
         self.step, self.best_step = 0, 0
         self.best_mrr: float | None = None
         self.ending: Ending | None = None
-        self._model, self._settings = model, settings
+        self._model, self.settings = model, settings
         self._objective, relation = build_objective(model, queries, settings)
         examples = torch.arange(len(relation), device=self.device)
         if asked is not None:
@@ -81,15 +82,21 @@ class TrainingState:
         else:
             self._take_step.abandonable(interruption)
         self.step += 1
-        if self.step == self._settings.steps:
+        if self.step == self.settings.steps:
             self.ending = "steps"
+
+    def change_length(self, settings: TrainSettings) -> None:
+        """Go on with settings for another number of steps, which must have the same learning rates so far."""
+        assert settings.steps > self.step
+        assert agree(self.settings, settings, self.step)
+        self.settings = self._schedule.settings = settings
 
     def record(self) -> LogRecord:
         """Return a record of the steps since ``mark``; a non-finite loss ends training."""
         loss = float(self._take_step.total) / (self.step - self.marked_step)
         if not math.isfinite(loss):
             self.ending = "diverged"
-        examples = (self.step - self.marked_step) * self._settings.batch
+        examples = (self.step - self.marked_step) * self.settings.batch
         pace = examples / max(time.perf_counter() - self._marked, 1e-9)
         rate = self._schedule.rate(self.step - 1)
         return LogRecord(
@@ -99,7 +106,7 @@ class TrainingState:
             lr=rate,
             examples_per_second=pace,
             seconds=self.seconds,
-            steps=self._settings.steps,
+            steps=self.settings.steps,
             seconds_left=self.seconds_left,
         )
 
@@ -127,14 +134,14 @@ class TrainingState:
         ]
         if not norms:
             return
-        seed = int(generator(self._settings.seed, "statistics").integers(2**63))
+        seed = int(generator(self.settings.seed, "statistics").integers(2**63))
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(seed)
                 for batch in range(STATISTICS_BATCHES):
                     for norm, *_ in norms:
                         norm.momentum = 1 / (batch + 1)  # the mean over the batches so far
-                    drawn = torch.randint(len(self._examples), (self._settings.batch,), device=self.device)
+                    drawn = torch.randint(len(self._examples), (self.settings.batch,), device=self.device)
                     self._objective(self._examples[drawn])
         finally:
             for norm, momentum, counter, before in norms:
@@ -149,7 +156,7 @@ class TrainingState:
             self.best_mrr, self.best_step, self._validations_since_best = mrr, self.step, 0
             for name, value in self._model.state_dict().items():
                 self._best[name].copy_(value)
-        if self._validations_since_best == self._settings.stop_after and self.ending is None:
+        if self._validations_since_best == self.settings.stop_after and self.ending is None:
             self.ending = "stopped early"
 
     def restore_best(self) -> None:
@@ -170,7 +177,7 @@ class TrainingState:
     def seconds_left(self) -> float:
         """Estimated time until all steps are taken, from the pace since training began or was resumed."""
         taken = self.step - self._first_step
-        return self.session_seconds / max(taken, 1) * (self._settings.steps - self.step)
+        return self.session_seconds / max(taken, 1) * (self.settings.steps - self.step)
 
     def checkpoint(self, identity: dict[str, Any]) -> Checkpoint:
         """Return everything that a resumed run needs, at any step."""
