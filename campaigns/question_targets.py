@@ -189,9 +189,10 @@ def _weights() -> Any:
 
 def _calibrations() -> Sequence[Files]:
     from relens.prediction.calibration import Regression, Steps
-    from relens.prediction.confidence import Calibrated, Confidence, made_from
+    from relens.prediction.confidence import Calibrated, Confidence
     from relens.prediction.evidence import FEATURES
     from relens.runs import Run
+    from relens.staleness import made_from
 
     def write(folder: Path) -> None:
         run, weights = Run.create(folder, "simulated"), _weights()

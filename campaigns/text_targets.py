@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from campaigns.mutations import DEEP
@@ -523,7 +524,7 @@ def _ensemble() -> Any:
     from relens.prediction.names import Names
 
     ensemble = object.__new__(Ensemble)
-    ensemble._names, ensemble.facts = Names(_dataset()), None
+    ensemble._names, ensemble.voting = Names(_dataset()), SimpleNamespace(facts=None)
     return ensemble
 
 

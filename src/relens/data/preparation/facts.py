@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relens.data.dataset import TABLE_BREAKERS, Dataset, Vocabulary
+from relens.data.dataset import Dataset
 from relens.data.preparation.times import Times
 from relens.data.queries import SPLITS
+from relens.data.vocabulary import TABLE_BREAKERS, Vocabulary
 from relens.errors import DatasetError
 
 ROLES = ("head", "relation", "tail")
