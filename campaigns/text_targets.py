@@ -524,7 +524,7 @@ def _ensemble() -> Any:
     from relens.prediction.names import Names
 
     ensemble = object.__new__(Ensemble)
-    ensemble._names, ensemble.voting = Names(_dataset()), SimpleNamespace(facts=None)
+    vars(ensemble).update(_names=Names(_dataset()), voting=SimpleNamespace(facts=None))
     return ensemble
 
 
