@@ -122,6 +122,23 @@ def test_the_command_says_what_it_found(calibrated, tmp_path):
     ).out.replace("\n", " ")
 
 
+@pytest.mark.parametrize("damage", [slice(0, 20), slice(-20, None)], ids=["unreadable", "checksum"])
+def test_a_damaged_calibration_is_replaced(calibrated, tmp_path, damage):
+    """The error about it says so."""
+    run = Run.open(shutil.copytree(calibrated.path, tmp_path / "run"))
+    path = run.calibration_path("dsc-score")
+    path.unlink()
+    succeed("calibrate", run.path, "--weights", "dsc-score")
+    whole = bytearray(path.read_bytes())
+    damaged = whole.copy()
+    damaged[damage] = bytes(byte ^ 1 for byte in damaged[damage])
+    path.write_bytes(damaged)
+    asked = ("predict", run.path, "--weights", "dsc-score", "--head", "x", "--relation", "y")
+    assert "Calibrate again with `relens calibrate RUN`" in " ".join(relens_command(*asked).err.split())
+    succeed("calibrate", run.path, "--weights", "dsc-score")
+    assert path.read_bytes() == whole
+
+
 def test_sampled_candidates_get_no_probabilities(run, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
     copy = Run.open(tmp_path / "run")
