@@ -35,6 +35,8 @@ def targets() -> list[Target]:
         Target("graph of a run", _graphs, _read_graph, (*NPY_TOKENS, *JSON_TOKENS), bombs=_graph_bombs),
         Target("member", _members, _read_member, (*JSON_TOKENS, b"pykeen", b"scorer", b"a.b:c")),
         Target("calibration", _calibrations, _read_calibration, JSON_TOKENS, bombs=_calibration_bombs),
+        Target("thresholds", _thresholds, _read_thresholds, JSON_TOKENS),
+        Target("scale of relations", _scales, _read_scale, (*NPY_TOKENS, *JSON_TOKENS)),
         Target("reliability", _reliabilities, _read_reliability, JSON_TOKENS),
         Target("discovery", _discoveries, _read_discovery, (*NPY_TOKENS, *JSON_TOKENS), bombs=_discovery_bombs),
         Target("list of candidates", _lists, _read_list, bombs=_list_bombs),
@@ -240,6 +242,55 @@ def _calibration_bombs() -> Mapping[str, Files]:
         "more than certain": with_steps([0.0], [7.0]),
         "no steps": with_steps([], []),
     }
+
+
+def _thresholds() -> Sequence[Files]:
+    from relens.prediction.fitted import keep_thresholds
+    from relens.prediction.thresholds import STATISTICS, Thresholds
+    from relens.runs import Run
+
+    def write(folder: Path) -> None:
+        run, weights = Run.create(folder, "simulated"), _weights()
+        run.keep_graph(_dataset())
+        n = len(weights.relations)
+        name = next(iter(STATISTICS))
+        found = Thresholds(name, np.linspace(-1, 1, n), np.arange(n) % 2 > 0, 0.5, "sampled", {name: 0.75})
+        keep_thresholds(run, "mean", weights, found, 0)
+
+    files = {name: content for name, content in written(write).items() if not name.startswith("graph/")}
+    return [files, unsealed(files)]
+
+
+def _read_thresholds(folder: Path) -> object:
+    from relens.prediction.fitted import kept_thresholds
+    from relens.runs import Run
+
+    found = kept_thresholds(Run.open(folder), "mean", _weights(), _dataset(), 0)
+    return found and found.to_json()
+
+
+def _scales() -> Sequence[Files]:
+    from relens.prediction.fitted import keep_scale
+    from relens.prediction.relation_scale import SCALES, RelationScale
+    from relens.runs import Run
+
+    def write(folder: Path) -> None:
+        run, weights = Run.create(folder, "simulated"), _weights()
+        name = next(iter(SCALES))
+        others = np.linspace(-2, 2, len(weights.models) * 3 * len(weights.relations) * 2)
+        shaped = others.reshape(len(weights.models), 3, len(weights.relations), 2)
+        keep_scale(run, "mean", weights, RelationScale(name, 0.5, shaped, {(name, 0.5): 0.25}, 4))
+
+    files = written(write)
+    return [files, unsealed(files)]
+
+
+def _read_scale(folder: Path) -> object:
+    from relens.prediction.fitted import kept_scale
+    from relens.runs import Run
+
+    found = kept_scale(Run.open(folder), "mean", _weights())
+    return found and (found.name, found.prior, float(found.others.sum()), found.tried)
 
 
 def _reliabilities() -> Sequence[Files]:
