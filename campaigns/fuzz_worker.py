@@ -42,7 +42,7 @@ LONGEST = 20_000
 """Most characters of an error message."""
 _VARIABLE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-\d.]+|/\S+")
 _RELENS = f"{os.sep}relens{os.sep}"
-MODULES = ("campaigns.text_targets", "campaigns.array_targets", "campaigns.question_targets")
+MODULES = tuple(f"campaigns.{kind}_targets" for kind in ("text", "array", "question", "source"))
 """Modules with targets."""
 
 
