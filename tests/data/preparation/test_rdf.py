@@ -66,6 +66,25 @@ def test_an_invalid_line_is_named(tmp_path, line):
         read(put(tmp_path / "g.nt", NT + line + "\n"))
 
 
+@pytest.mark.parametrize(
+    ("name", "where"), [("g.nt", "line 1"), ("g.ttl", "triple 1")],
+)  # fmt: skip
+def test_an_iri_with_other_characters_is_refused_without_a_warning(tmp_path, caplog, name, where):
+    pytest.importorskip("rdflib", reason="needs rdflib: pip install 'relens[rdf]'")
+    text = "<http://x.org/a> <http//x.org/r> <http://x.org/b> <http://x.org/c> .\n"
+    if name == "g.ttl":
+        text = "<http://x.org/a> <http://x.org/r|s> <http://x.org/b> .\n"
+    with pytest.raises(DatasetError, match=rf"{name}, {where}: '.*' is no IRI, which has no spaces"):
+        read(put(tmp_path / name, text))
+    assert not caplog.records
+
+
+def test_turtle_that_is_nested_too_deeply_is_refused(tmp_path):
+    pytest.importorskip("rdflib", reason="needs rdflib: pip install 'relens[rdf]'")
+    with pytest.raises(DatasetError, match=r"g\.ttl is not valid Turtle"):
+        read(put(tmp_path / "g.ttl", "<x:a> <x:r> " + "[ <x:r> " * 5000 + "<x:b>" + " ]" * 5000 + " .\n"))
+
+
 def test_turtle_is_read_with_prefixes_and_lists(tmp_path):
     pytest.importorskip("rdflib", reason="needs rdflib: pip install 'relens[rdf]'")
     path = put(tmp_path / "g.ttl", TTL.replace("\\\n", ""))

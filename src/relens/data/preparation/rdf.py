@@ -1,8 +1,10 @@
 """RDF: N-Triples, read line by line, and Turtle. Only triples of three IRIs are facts about entities."""
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -14,6 +16,7 @@ from relens.data.preparation.settings import ReadSettings
 from relens.errors import DatasetError, MissingExtraError, counted
 
 _LINE = re.compile(r"\s*(<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+\S.*\.\s*(#.*)?")
+_NOT_IN_IRIS = re.compile(r'[\x00-\x20<>"{}|\\^`]')
 _BLOCK = 2**16
 _LITERAL = object()
 
@@ -29,7 +32,7 @@ def looks_like_ntriples(line: str) -> bool:
 def read_ntriples(path: Path, content: bytes, settings: ReadSettings, encoder: Encoder, notes: list[str]) -> Facts:
     """Read N-Triples. An invalid line is an error that names it."""
     skipped: Counter[str] = Counter()
-    with encoding_errors(path, content, "utf-8"), open_text(path, content, "utf-8") as lines:
+    with encoding_errors(path, content, "utf-8"), open_text(path, content, "utf-8") as lines, _without_warnings():
         rows = _statements(path, lines, settings, skipped)
         facts = encoder.collect(str(path), "line", _blocks(rows))
     notes += _skipped_note(path, skipped, len(facts))
@@ -41,7 +44,8 @@ def read_turtle(path: Path, content: bytes, settings: ReadSettings, encoder: Enc
     skipped: Counter[str] = Counter()
     with encoding_errors(path, content, "utf-8"), open_text(path, content, "utf-8") as stream:
         text = stream.read()
-    found = _parsed_turtle(path, text)
+    with _without_warnings():
+        found = _parsed_turtle(path, text)
     rows = (
         (number, triple)
         for number, terms in enumerate(found, start=1)
@@ -50,6 +54,18 @@ def read_turtle(path: Path, content: bytes, settings: ReadSettings, encoder: Enc
     facts = encoder.collect(str(path), "triple", _blocks(rows))
     notes += _skipped_note(path, skipped, len(facts))
     return facts
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep rdflib from logging strange IRIs one by one: relens raises an error about them."""
+    logger = logging.getLogger("rdflib.term")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _statements(path: Path, lines: Any, settings: ReadSettings, skipped: Counter[str]) -> Iterator[Numbered]:
@@ -115,7 +131,7 @@ def _parsed_turtle(path: Path, text: str) -> list[Any]:
     except notation3.BadSyntax as error:
         number = min(error.lines, text.rstrip().count("\n")) + 1  # not the line after the last one
         raise DatasetError(f"{path}, line {number:,}: not valid Turtle ({error._why}). Correct the line.") from error
-    except (rdflib.exceptions.Error, ValueError, LookupError, TypeError, AssertionError) as error:
+    except (rdflib.exceptions.Error, ValueError, LookupError, TypeError, AssertionError, RecursionError) as error:
         raise DatasetError(
             f"{path} is not valid Turtle ({type(error).__name__}: {str(error)[:200]}). Convert it to N-Triples, whose "
             f"errors name the line."
@@ -131,7 +147,13 @@ def _entities(terms: Any, settings: ReadSettings, skipped: Counter[str], where: 
     elif any(isinstance(found, term.BNode) for found in terms):
         kind, treatment, option = "blank node", settings.blank_nodes, "blank_nodes"
     else:
-        return str(terms[0]), str(terms[1]), str(terms[2])
+        head, relation, tail = map(str, terms)
+        for iri in (head, relation, tail):
+            if _NOT_IN_IRIS.search(iri):
+                raise DatasetError(
+                    f"{where}: {iri[:200]!r} is no IRI, which has no spaces, quotes or brackets. Correct the line."
+                )
+        return head, relation, tail
     if treatment == "error":
         raise DatasetError(
             f"{where}: found a {kind}, which is no entity of a graph. Remove the triple, or pass `{option}=skip` to "
