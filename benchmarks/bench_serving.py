@@ -5,7 +5,7 @@ One run measures, with models of the shapes of a preset and random parameters, w
 - serving: `relens serve`, one process, with six models that all have a weight, asked on the loopback by concurrent
   clients of this process: answers a second, the median and the 99th percentile of the seconds of a request, seconds of
   processor time per answer, and the memory of the service over time. The weights are applied to ranks, and to scores;
-- a propagation member alone, asked by one client for a limited time;
+- the same of a propagation member alone, asked by one client and by concurrent ones;
 - bulk: seconds per question of ``Ensemble.predict_many`` and of ``Ranker.pack``, which ranks the same queries with the
   same models, in turn in one process.
 
@@ -67,8 +67,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 @click.option("--preset", type=click.Choice(PRESETS), default="best", show_default=True, help="The models' shapes.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change a setting of all models.")
 @click.option("--requests", default=20_000, show_default=True, help="To an ensemble with weights of ranks.")
-@click.option("--others", default=1000, show_default=True, help="Requests to all other services, at most.")
-@click.option("--seconds", default=400.0, show_default=True, help="Time limit of each service.")
+@click.option(
+    "--others", default=1000, show_default=True, help="Requests with weights of scores, and to an older relens."
+)
+@click.option("--propagation", default=300, show_default=True, help="Requests to the propagation member.")
+@click.option("--seconds", default=200.0, show_default=True, help="Time limit of each service.")
 @click.option("--clients", default=16, show_default=True)
 @click.option("--top", default=10, show_default=True, help="Answers to a question.")
 @click.option("--bulk", default=512, show_default=True, help="Triples of test for the bulk comparison.")
@@ -104,6 +107,7 @@ class Options:
 
     requests: int
     others: int
+    propagation: int
     seconds: float
     clients: int
     top: int
@@ -170,8 +174,9 @@ class Bench:
             if options.baseline is not None:
                 before = self.service("six", weights, options.others, (options.clients,), options.baseline)
                 (found[f"{name}, before"],) = before
-        # A question takes seconds here: with more clients, those at the end of the line run into the time limit.
-        (found["propagation, one client"],) = self.service("propagation", "rank", options.others, (1,))
+        clients = {"propagation, one client": 1, "propagation": options.clients}
+        figures = self.service("propagation", "rank", options.propagation, tuple(clients.values()))
+        found |= zip(clients, figures, strict=True)
         return found
 
     def service(

@@ -455,10 +455,10 @@ def test_a_service_and_bulk_prediction_are_measured(folder: Path):
     output = folder / "serving.json"
     run(
         "bench_serving.py", "--dataset", "patterns", "--preset", "demo", "--requests", "60", "--others", "20",
-        "--clients", "4", "--bulk", "4", "--repeats", "1", "--output", output,
+        "--propagation", "10", "--clients", "4", "--bulk", "4", "--repeats", "1", "--output", output,
     )  # fmt: skip
     found = json.loads(output.read_text(encoding="utf-8"))
-    asked = {"ranks": 60, "scores": 20, "propagation, one client": 20}
+    asked = {"ranks": 60, "scores": 20, "propagation, one client": 10, "propagation": 10}
     assert {name: service["answers"] for name, service in found["services"].items()} == asked
     for service in found["services"].values():
         assert 0 < service["p50_seconds"] <= service["p99_seconds"] <= service["seconds"]

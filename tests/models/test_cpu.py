@@ -109,7 +109,9 @@ def test_norms_are_kept_for_the_matrices_used_last(monkeypatch):
     tiles, one = 4 * 128 * 8, 4 * 128 * 2
     kept, squared = cpu_blocks.KeptNorms(), []
     square = cpu_blocks._square
-    monkeypatch.setattr(cpu_blocks, "_square", lambda own, *rest: squared.append(own) or square(own, *rest))
+    monkeypatch.setattr(
+        cpu_blocks, "_square", lambda own, numbers, *rest: squared.extend(numbers) or square(own, numbers, *rest)
+    )
     monkeypatch.setattr(cpu_blocks, "KEPT", tiles + one)
     assert kept.room(matrices, len(table)) == 5
     monkeypatch.setattr(cpu_blocks, "KEPT", tiles - 1)

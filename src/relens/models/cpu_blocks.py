@@ -5,6 +5,7 @@ for those that were used last. Then the cost of a query is about that of a dot p
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -41,12 +42,12 @@ class KeptNorms:
         for number in group:  # those that are needed now are the last to be overwritten
             if number in self._slots:
                 self._slots.move_to_end(number)
-        for number in group:
-            if number not in self._slots:
-                full = len(self._slots) == len(self._norms)
-                slot = self._slots.popitem(last=False)[1] if full else len(self._slots)
-                _square(matrices[number], self._tiles, self._norms[slot])
-                self._slots[number] = slot
+        missing = [number for number in group if number not in self._slots]
+        for number in missing:
+            full = len(self._slots) == len(self._norms)
+            self._slots[number] = self._slots.popitem(last=False)[1] if full else len(self._slots)
+        if missing:
+            _square(matrices, missing, self._tiles, self._norms, [self._slots[number] for number in missing])
         return self._tiles, self._norms, [self._slots[number] for number in group]
 
     def room(self, matrices: Tensor, n_rows: int) -> int:
@@ -85,8 +86,7 @@ def block_distance(
     for begin in range(0, len(table), step):
         tiles = _tiled(table[begin : begin + step], matrices.shape[1])
         norms = np.empty((len(numbers), matrices.shape[1], len(tiles) * tiles.shape[3]), np.float32)
-        for number, of_number in zip(numbers, norms, strict=True):
-            _square(matrices[number], tiles, of_number)
+        _square(matrices, numbers, tiles, norms, range(len(numbers)))
         part = np.empty((len(out), min(step, len(table) - begin)), np.float32)
         _compare(queries, norms, of_query, tiles, part)
         out[:, begin : begin + step] = part
@@ -105,13 +105,23 @@ def _turned(vector: Tensor, matrices: Tensor, place: Tensor) -> tuple[Reals, Rea
     return turned, squares
 
 
-def _square(matrices: Tensor, tiles: Reals, out: Reals) -> None:
-    """Fill ``out`` (c, T·WIDTH) with the norms of all rows under matrices (c, k, k)."""
+def _square(matrices: Tensor, numbers: Sequence[int], tiles: Reals, norms: Reals, slots: Sequence[int]) -> None:
+    """Fill ``slots`` of ``norms`` (S, c, T·WIDTH) with ‖M·x‖² of all rows, for some of the matrices (G, c, k, k)."""
     from relens.models import cpu_kernels
 
-    missing = tiles.shape[2] - matrices.shape[1]
-    filled = cpu.array(torch.nn.functional.pad(matrices, (0, missing, 0, missing)))
-    cpu.in_parts(partial(cpu_kernels.square_blocks, filled, tiles, out), len(tiles), tiles.size * tiles.shape[2])
+    missing = tiles.shape[2] - matrices.shape[2]
+    forms = torch.nn.functional.pad(torch.stack([_form(matrices[number]) for number in numbers]), (0, missing) * 2)
+    work = partial(cpu_kernels.square_blocks, cpu.array(forms), np.array(slots), tiles, norms)
+    cpu.in_parts(work, len(tiles), len(numbers) * tiles.size * tiles.shape[2])
+
+
+def _form(matrices: Tensor) -> Tensor:
+    """Return MᵀM of matrices (c, k, k) as the kernel reads it: twice as much above the blocks on the diagonal."""
+    from relens.models import cpu_kernels
+
+    block = torch.arange(matrices.shape[1]) // cpu_kernels.STEP
+    twice = 1 + (block[:, None] < block).to(matrices.dtype)
+    return twice * (matrices.transpose(1, 2) @ matrices)
 
 
 def _compare(queries: tuple[Reals, Reals], norms: Reals, slot: "npt.NDArray[Any]", tiles: Reals, out: Reals) -> None:

@@ -111,24 +111,44 @@ def turn(vector: Reals, matrices: Reals, group: npt.NDArray[np.int64], turned: R
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def square_blocks(matrices: Reals, tiles: Reals, out: Reals, begin: int, end: int) -> None:
-    """Fill ``out`` (c, T·WIDTH) with ‖M·x‖² of every block and row, for the tiles ``begin`` to ``end``.
+def square_blocks(forms: Reals, slot: npt.NDArray[np.int64], tiles: Reals, norms: Reals, begin: int, end: int) -> None:
+    """Fill rows of ``norms`` (S, c, T·WIDTH) with xᵀ·F·x of every block and row, for the tiles ``begin`` to ``end``.
 
     Args:
-        matrices: (c, K, K), filled up with zeros to a multiple of ``STEP``.
+        forms: (G, c, K, K), see ``_add_form``; K is a multiple of ``STEP``.
+        slot: where the results of each form go, (G,).
         tiles: the table, (T, c, K, WIDTH).
     """
-    projected = np.empty((matrices.shape[1], WIDTH), np.float32)
     for tile in range(begin, end):
-        for i in range(len(matrices)):
-            projected[:] = 0
-            add_product(matrices[i], tiles[tile, i], projected)
-            total = out[i, tile * WIDTH : (tile + 1) * WIDTH]
-            total[:] = 0
-            for j in range(len(projected)):
-                row = projected[j]
-                for at in range(WIDTH):
-                    total[at] += row[at] * row[at]
+        for i in range(forms.shape[1]):
+            for g in range(len(forms)):
+                total = norms[slot[g], i, tile * WIDTH : (tile + 1) * WIDTH]
+                total[:] = 0
+                _add_form(forms[g, i], tiles[tile, i], total)
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _add_form(form: Reals, rows: Reals, total: Reals) -> None:
+    """Add xᵀ·F·x of every column x of ``rows`` (K, WIDTH) to ``total`` (WIDTH,).
+
+    Blocks of ``STEP`` rows and columns below the diagonal are not read: those above hold the sum of both.
+    """
+    for i in range(0, len(form), STEP):
+        m0, m1, m2, m3 = form[i], form[i + 1], form[i + 2], form[i + 3]
+        y = rows[i : i + STEP].reshape(STEP * WIDTH)
+        for j in range(i, len(form), STEP):
+            x = rows[j : j + STEP].reshape(STEP * WIDTH)
+            a0, b0, c0, d0 = m0[j], m0[j + 1], m0[j + 2], m0[j + 3]
+            a1, b1, c1, d1 = m1[j], m1[j + 1], m1[j + 2], m1[j + 3]
+            a2, b2, c2, d2 = m2[j], m2[j + 1], m2[j + 2], m2[j + 3]
+            a3, b3, c3, d3 = m3[j], m3[j + 1], m3[j + 2], m3[j + 3]
+            for at in range(WIDTH):
+                x0, x1, x2, x3 = x[at], x[WIDTH + at], x[2 * WIDTH + at], x[3 * WIDTH + at]
+                first = y[at] * (a0 * x0 + b0 * x1 + c0 * x2 + d0 * x3)
+                second = y[WIDTH + at] * (a1 * x0 + b1 * x1 + c1 * x2 + d1 * x3)
+                third = y[2 * WIDTH + at] * (a2 * x0 + b2 * x1 + c2 * x2 + d2 * x3)
+                fourth = y[3 * WIDTH + at] * (a3 * x0 + b3 * x1 + c3 * x2 + d3 * x3)
+                total[at] += (first + second) + (third + fourth)
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

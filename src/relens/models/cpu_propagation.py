@@ -70,7 +70,7 @@ def hidden_scores(states: Tensor, of_state: Tensor, offset: Tensor, last: Tensor
     out = np.empty(of_queries.shape[:2], np.float32)
     for b in range(len(out)):
         work = partial(kernels.score, of_queries[b], matrix, offsets[b], weights, float(bias), out[b])
-        cpu.in_parts(work, _tiles(out.shape[1], kernels.WIDTH), matrix.size * out.shape[1])
+        cpu.in_parts(work, _tiles(out.shape[1]), matrix.size * out.shape[1])
     return torch.from_numpy(out)
 
 
@@ -98,7 +98,7 @@ def _alone(
         columns = boundary, anchor, own, elements, factor, matrices, of_norm, (d, smallest, NORM_EPSILON)
         out = np.zeros_like(state)
         cost = len(own[0]) * d + n * (matrices[0].size + matrices[1].size)
-        cpu.in_parts(partial(kernels.layer, state, vectors, *columns, out), _tiles(n, kernels.WIDTH), cost)
+        cpu.in_parts(partial(kernels.layer, state, vectors, *columns, out), _tiles(n), cost)
         state = out
     return state.transpose(1, 0, 2).reshape(n, -1)[:, :d]
 
@@ -141,5 +141,8 @@ def _filled(rows: Reals, multiple: int) -> Reals:
     return np.pad(rows, [(0, -len(rows) % multiple), *[(0, 0)] * (rows.ndim - 1)])
 
 
-def _tiles(n: int, width: int) -> int:
-    return -(-n // width)
+def _tiles(n: int) -> int:
+    """Return how many tiles n entities fill."""
+    from relens.models import cpu_kernels
+
+    return -(-n // cpu_kernels.WIDTH)

@@ -3,7 +3,8 @@
 A state is a row of d numbers per entity and query. In a layer every entity collects messages along its in-edges, each
 the sender's state times the vector of the edge's relation, adds the boundary (the query's vector where it is the
 anchor, zeros elsewhere), and mixes statistics of that multiset with its own state. On CUDA this runs in the kernels of
-``relens.models.fused``, elsewhere in plain PyTorch, which materialises messages for some queries at a time.
+``relens.models.fused``, and without gradients on a CPU in those of ``relens.models.cpu_propagation``. Elsewhere it
+runs in plain PyTorch, which materialises messages for some queries at a time.
 """
 
 from collections.abc import Sequence

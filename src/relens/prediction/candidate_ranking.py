@@ -5,6 +5,7 @@ query: among the candidates and itself, without the other known answers. So know
 another entity, and each has the rank that the evaluation gives it.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,17 +206,23 @@ class CandidateRanking:
 
     def _certainly_ahead(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return twice the number of candidates that are certainly ahead of each of k entities, (k,)."""
-        sure = np.ones(len(self.known), dtype=bool)
-        if self.table is None:
-            units = self.scores / self.gap_scales[:, None]
-            # No gap within this window is clipped, and rounding moves it by one unit at most.
-            sure = np.all(np.abs(units - np.median(units, axis=1, keepdims=True)) < MAX_GAP // 2, axis=0)
-            slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
-            worst = self.cost[sure & ~self.known] + slack
-        else:
+        sure, worst = self._bounds
+        return 2 * np.searchsorted(worst, self.cost[ids], side="left") * sure[ids]
+
+    @cached_property
+    def _bounds(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+        """Return whose costs say who is ahead, (E,) bool, and the most that the costs of these may be, sorted."""
+        if self.table is not None:
             # A known answer that joins the candidates adds 2 to their doubled ranks at most.
             worst = self._weighed(self.doubled[:, ~self.known] + 2, ~self.known)
-        return 2 * np.searchsorted(np.sort(worst), self.cost[ids], side="left") * sure[ids]
+            return np.ones(len(self.known), dtype=bool), np.sort(worst)
+        units = self.scores / self.gap_scales[:, None]
+        # No gap within this window is clipped, and rounding moves it by one unit at most.
+        window, sure = MAX_GAP // 2, np.ones(len(self.known), dtype=bool)
+        if np.any(units.max(axis=1) - units.min(axis=1) >= window):
+            sure = np.all(np.abs(units - np.median(units, axis=1, keepdims=True)) < window, axis=0)
+        slack = self.weights.sum() + 1e-12 * np.max(self.weights @ np.abs(units))
+        return sure, np.sort(self.cost[sure & ~self.known] + slack)
 
     def _behind(self, lead: npt.NDArray[np.int64], entity: int) -> Place:
         """Count the candidates other than an entity by their lead over it, (E,)."""
