@@ -69,8 +69,8 @@ def served(*arguments: object, **environment: str) -> "Iterator[tuple[subprocess
 def lacking(run):
     """Return what is noted about a run that is not calibrated."""
     return (
-        f"relens: {run} keeps no thresholds of verdicts and no scale of relations for these weights: the first requests "
-        f"that need them wait for the fit; `relens calibrate {run} --weights mean` does it once\n"
+        f"relens: {run} keeps no thresholds of verdicts and no scale of relations for these weights: the first "
+        f"requests that need them wait for the fit; `relens calibrate {run} --weights mean` does it once\n"
     )
 
 

@@ -150,10 +150,10 @@ def relation_table(found: RelationPredictions, ensemble: Ensemble) -> Table:
         ranks = {vote.model: vote.rank for vote in answer.votes}
         name = [answer.name] if named else []
         rows.append(Row((answer.rank, answer.relation, *name, answer.known, answer.score, *map(ranks.get, models))))
+    among = f" ({found.restriction})" if found.restriction else ""
     facts = {
         "data set": ensemble.dataset.name,
-        "candidates": f"{counted(found.candidates, 'relation')}{f' ({found.restriction})' if found.restriction else ''}, "
-        "known ones not counted",
+        "candidates": f"{counted(found.candidates, 'relation')}{among}, known ones not counted",
         "scale": found.scale,
     }
     notes = (
