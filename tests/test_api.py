@@ -68,7 +68,7 @@ def test_verbs_are_typed_and_documented_and_take_keywords(verb):
     signature = inspect.signature(function)
     assert signature.return_annotation is not inspect.Signature.empty
     assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values())
-    positional = [p.name for p in signature.parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    positional = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert len(positional) == 1
     if verb not in ("open_run", "load_dataset"):
         for name in signature.parameters:

@@ -153,7 +153,7 @@ def test_commands_name_the_restriction_of_their_answers(at_home):
         lines = succeed(command, *options, *triple, "--format", "csv").out.splitlines()
         assert (lines[0].rpartition(",")[2], lines[1].rpartition(",")[2]) == ("restriction", "observed")
     pair = ("--head", "e05", "--tail", "e06")
-    assert "relations (observed), known ones not counted" in succeed("predict", *options, *pair).out
+    assert " (observed), known ones not counted" in succeed("predict", *options, *pair).out
     for question, queries in (("relation", 3), ("classify", 2 * 6)):
         evaluated = succeed("evaluate", *options, "--question", question, "--json").json
         provenance = evaluated["provenance"]

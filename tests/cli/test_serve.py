@@ -66,12 +66,20 @@ def served(*arguments: object, **environment: str) -> "Iterator[tuple[subprocess
         process.communicate()
 
 
+def lacking(run):
+    """Return what is noted about a run that is not calibrated."""
+    return (
+        f"relens: {run} keeps no thresholds of verdicts and no scale of relations for these weights: the first "
+        f"requests that need them wait for the fit; `relens calibrate {run} --weights mean` does it once\n"
+    )
+
+
 def test_it_answers_like_the_library_until_it_is_interrupted(run):
     from relens.prediction import Ensemble
 
     with served(run, "--port", 0, "--weights", "mean") as (process, lines):
         address = lines[-1].split()[3]
-        assert lines[:-1] == [f"relens: loading the models of {run}\n"]
+        assert lines[:-1] == [f"relens: loading the models of {run}\n", lacking(run)]
         assert address.startswith("http://127.0.0.1:")
         with httpx.Client(base_url=address, timeout=HANG) as client:
             assert client.get("/api/run").json()["method"] == "mean"
@@ -104,6 +112,7 @@ def test_models_run_where_the_run_was_ranked_and_another_device_is_noted(run, tm
             f"relens: loading the models of {ranked}\n",
             f"relens: {ranked} was ranked on cuda, its models now run on cpu: scores may differ in the last bit, so "
             "ranks may differ from those of the evaluation\n",
+            lacking(ranked),
         ]
 
 
@@ -125,7 +134,7 @@ def test_other_machines_have_access_with_a_token_only(run, tmp_path):
         (signal.SIGHUP, (), {"RELENS_TOKEN": token}),
     ):
         with served(*everywhere[1:], *given, "--access-log", log, **environment) as (process, lines):
-            assert lines[:-1] == [f"relens: loading the models of {run}\n"]
+            assert lines[:-1] == [f"relens: loading the models of {run}\n", lacking(run)]
             port = lines[-1].split()[3].rstrip("/").rpartition(":")[2]
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG) as client:
                 assert client.get("/api/health", headers={"Host": "my.lab"}).json()["status"] == "ready"

@@ -79,7 +79,7 @@ class Query:
         everyone = range(scores.shape[1])
         possible = np.array([e in self.costs and (self.loops or e != self.anchor) for e in everyone])
         cost = np.array([self.costs.get(e, math.inf) for e in everyone])
-        compared = self.ensemble.compared(QueryIds(self.anchor, self.relation, self.direction))
+        compared = self.ensemble.voting.compared(QueryIds(self.anchor, self.relation, self.direction))
         asked = Candidates(scores, weights, cost, possible, compared)
         (share,) = self.ensemble.confidence.probability(self.group, asked, np.array([entity])).tolist()
         return None if math.isnan(share) else share

@@ -134,7 +134,7 @@ def test_known_facts_are_marked_or_dropped(ensemble):
 def test_an_entity_is_its_own_answer_only_where_a_relation_has_such_facts(ensemble, monkeypatch):
     asked = {"head": "officer_2_03", "relation": "outranks", "top": 2000}
     without = ensemble.predict(**asked)
-    monkeypatch.setattr(ensemble, "_loops", np.ones_like(ensemble._loops))
+    monkeypatch.setattr(ensemble.voting, "loops", np.ones_like(ensemble.voting.loops))
     all_ = ensemble.predict(**asked)
     (own,) = (p for p in all_ if p.entity == "officer_2_03")
     # It takes a place from those behind it.

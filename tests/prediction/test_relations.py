@@ -59,7 +59,11 @@ def test_the_mrr_is_that_of_loops_over_scores(ensemble, evaluation):
 
 def test_the_record_says_what_validation_chose(evaluation, ensemble):
     record = evaluation.to_json()
-    assert (record["kind"], record["name"], record["split"]) == ("relens evaluation of relations", "mine", "test")
+    assert (record["kind"], record["name"], record["provenance"]["split"]) == (
+        "relens evaluation of relations",
+        "mine",
+        "test",
+    )
     assert record["valid_mrr"][record["scale"]] == max(record["valid_mrr"].values())
     assert record["valid_triples"] == len(ensemble.dataset.valid)
     assert record["overall"]["queries"] == len(ensemble.dataset.test)

@@ -89,7 +89,7 @@ def test_scores_and_ranks_are_those_of_the_two_questions(run, ensemble):
     assert one.score == pytest.approx(sum(scores) / 2)
     assert one.to_json() == {
         "head": one.head, "relation": one.relation, "tail": one.tail, "score": one.score, "tail_rank": one.tail_rank,
-        "head_rank": one.head_rank, "probability": None, "known": "test",
+        "head_rank": one.head_rank, "probability": None, "known": "test", "restriction": None,
     }  # fmt: skip
 
 

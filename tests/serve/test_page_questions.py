@@ -116,8 +116,62 @@ def test_a_fact_has_its_score_before_there_are_thresholds(driver):
 
 def test_two_entities_fit_a_phone(address):
     with browser(width=390, height=800) as driver:
-        for path in ("?head=ada&relation=likes&tail=cleo", "?head=ada&tail=Bob"):
+        for path in ("?head=ada&relation=likes&tail=cleo", "?head=ada&tail=Bob", "?new=ada"):
             driver.get(address + path)
             until(driver, lambda d: texts(d, "#verdict .wrong, tbody tr"))
             assert driver.execute_script("return document.documentElement.scrollWidth") == 390
             assert console_errors(driver) == []
+
+
+def test_new_facts_of_an_entity_or_a_relation_are_listed_and_lead_to_a_check(driver, address):
+    driver.get(f"{address}?new=ada")
+    shows(driver, "New facts: ada")
+    assert texts(driver, "thead th") == ["#", "fact", "confidence", "rank of tail", "rank of head", "margin"]
+    assert len(texts(driver, "tbody tr")) == 10
+    assert texts(driver, "tbody tr:first-child td")[1:] == ["50 %", "1", "2", "1.5"]
+    assert one(driver, "#result-note").text == "The best 10; more with a larger number of answers."
+    assert shown(driver) == ["entity", "relation"]
+    assert not one(driver, "#known").is_displayed()
+    assert driver.execute_script("return document.querySelectorAll('main img, main script').length") == 0
+    first = texts(driver, "tbody .answer a")[0]
+    one(driver, "tbody .answer a").click()
+    shows(driver, first)
+    assert driver.switch_to.active_element.get_attribute("id") == "result-title"
+    assert texts(driver, "#trail a") == ["New facts: ada"]
+    driver.back()
+    shows(driver, "New facts: ada")
+    driver.get(f"{address}?new=&relation=likes&top=25")
+    shows(driver, "New facts: likes")
+    assert not one(driver, "#facts").is_displayed()
+    assert all(" → likes → " in fact for fact in texts(driver, "tbody .answer a"))
+    assert asked(driver) == {"relation": ["likes"], "top": ["25"]}  # an empty parameter is not parsed
+
+
+def test_new_facts_are_found_with_the_keyboard_and_from_an_entity(driver, address):
+    from selenium.webdriver.common.keys import Keys
+
+    driver.get(f"{address}?head=ada&relation=likes")
+    shows(driver, "ada → likes → ?")
+    driver.find_element("link text", "new facts").click()
+    shows(driver, "New facts: ada")
+    driver.get(address)
+    one(driver, "input[value=truth]").send_keys(Keys.ARROW_RIGHT)
+    assert one(driver, "input[value=new]").is_selected()
+    one(driver, "button.ask").click()
+    assert (
+        one(driver, "#message").text == "Name an entity or a relation first: begin to type, and choose from the list."
+    )
+    assert driver.switch_to.active_element.get_attribute("id") == "entity"
+    one(driver, "#entity").send_keys("bo")
+    until(driver, lambda d: suggestions(d) == ["Bob"])
+    one(driver, "#entity").send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+    shows(driver, "New facts: Bob")
+
+
+def test_too_many_queries_are_said_and_unknown_names_offer_the_closest(driver):
+    with serving(Alphabetical(queries=3000)) as found:
+        driver.get(f"{found}?new=&relation=likes")
+        until(driver, lambda d: "a request may take 2,000" in one(d, "#message").text)
+        driver.get(f"{found}?new=adda")
+        until(driver, lambda d: "unknown entity 'adda'" in one(d, "#message").text)
+    assert all("422" in entry or "404" in entry for entry in console_errors(driver))

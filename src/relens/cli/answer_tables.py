@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from relens.errors import counted
 from relens.prediction import Ensemble, Predictions, RelationPredictions, Vote
 from relens.tables import Column, Row, Table
 from relens.tables.streams import Field
@@ -91,8 +92,11 @@ def prediction_table(found: Predictions, ensemble: Ensemble) -> Table:
 
 def _of_confidence(found: Predictions, ensemble: Ensemble) -> str:
     """Say what the confidence means, or why there is none."""
+    if ensemble.restriction is not None:
+        return "no confidence: it is calibrated among all entities, not among these candidates"
     if ensemble.confidence is None:
-        return f"no confidence: `relens calibrate {ensemble.run.path}` calibrates it for these weights and models"
+        command = f"relens calibrate {ensemble.run.path} --weights {ensemble.name}"
+        return f"no confidence: `{command}` calibrates it for these weights and models"
     new = [answer for answer in found if answer.known is None]
     if new and all(answer.confidence is None for answer in new):
         return "no confidence: there is not enough evidence on questions like this one"
@@ -146,10 +150,10 @@ def relation_table(found: RelationPredictions, ensemble: Ensemble) -> Table:
         ranks = {vote.model: vote.rank for vote in answer.votes}
         name = [answer.name] if named else []
         rows.append(Row((answer.rank, answer.relation, *name, answer.known, answer.score, *map(ranks.get, models))))
+    among = f" ({found.restriction})" if found.restriction else ""
     facts = {
         "data set": ensemble.dataset.name,
-        "candidates": f"{found.candidates:,} relations{f' ({found.restriction})' if found.restriction else ''}, known "
-        "ones not counted",
+        "candidates": f"{counted(found.candidates, 'relation')}{among}, known ones not counted",
         "scale": found.scale,
     }
     notes = (

@@ -11,6 +11,8 @@ import click
 from relens.cli.console import note
 from relens.cli.opening import open_ensemble, opening_options
 from relens.errors import InputError, MissingExtraError
+from relens.prediction import Ensemble
+from relens.prediction.fitted import lacking
 from relens.runs import Run
 from relens.visible import visible
 
@@ -58,7 +60,6 @@ def serve(
         from relens.serve.app import create_app, warm_up
     except ImportError as error:
         raise MissingExtraError("serving an ensemble", "serve") from error
-    from relens.prediction.fitted import lacking
     from relens.prediction.opening import check_models
 
     run = Run.open(options["run_path"])
@@ -68,9 +69,7 @@ def serve(
         server.check_reach(listener, host, token, no_token=no_token)
         note(f"loading the models of {run.path}")
         ensemble = open_ensemble(options)
-        if ensemble.facts is None:
-            for what in lacking(run, str(ensemble.name), ensemble.weights, ensemble.dataset):
-                note(f"{run.path} keeps no {what}: `relens calibrate {run.path}` does, or the first request fits it")
+        _note_lacking(ensemble)
         warm_up(ensemble)
         app = create_app(ensemble, visible(run.name), hosts=server.hosts_of(listener, host), token=token, log=log)
         if token is None and not server.is_loopback(listener):
@@ -78,6 +77,18 @@ def serve(
         note(f"serving at {server.address(listener)} (Ctrl-C stops it)")
         server.serve(app, listener)
     note("stopped")
+
+
+def _note_lacking(ensemble: Ensemble) -> None:
+    """Note what the first requests have to wait for, because the run does not keep it."""
+    if ensemble.facts is not None:
+        return
+    run, name = ensemble.run, str(ensemble.name)
+    if missing := lacking(run, name, ensemble.weights, ensemble.dataset):
+        note(
+            f"{run.path} keeps no {' and no '.join(missing)} for these weights: the first requests that need them wait "
+            f"for the fit; `relens calibrate {run.path} --weights {name}` does it once"
+        )
 
 
 @contextmanager

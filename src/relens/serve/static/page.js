@@ -1,7 +1,8 @@
-// The page: the question is in the address, so that "back" works and a link can be shared. Labels may hold anything;
-// they only ever become text, with control characters as escapes.
+// The page: the question is in the address, so that "back" works and a link can be shared.
 
 import { Combobox } from "/static/combobox.js";
+import { newFactRow, newFactsHead, newFactsNote } from "/static/discover.js";
+import { at, element, number, percent, write } from "/static/elements.js";
 import { ask } from "/static/requests.js";
 import { visible } from "/static/visible.js";
 
@@ -11,7 +12,6 @@ const RELATIONS_SHOWN = 200;
 const EXAMPLES = 6;
 const CONFIDENCE = "confidence";
 const NO_PATHS = "No path is short enough, or no model that follows paths has a weight here.";
-const at = (id) => document.getElementById(id);
 const sides = [...document.getElementsByName("side")];
 let relations = [];
 let members = [];
@@ -21,16 +21,18 @@ let shownSide = "tail";
 
 // ---- the question and the address ----------------------------------------------------------------------------
 
-// A question: {side: "tail" | "head" | "relation" | "truth" (what is asked for), anchor, relation, other, top, known,
-// trail: [{side, anchor, relation, other}]}. With two entities, the anchor is the head and the other one is the tail.
+// A question: {side: "tail" | "head" | "relation" | "truth" | "new" (what is asked for), anchor, relation, other, top,
+// known, trail: [{side, anchor, relation, other}]}. With two entities, the anchor is the head and the other one is the
+// tail. New facts are those of the anchor, of the relation, or of both.
 function fromAddress() {
   const parameters = new URLSearchParams(location.search);
   let side = parameters.has("tail") ? "head" : "tail";
   if (parameters.has("head") && parameters.has("tail")) side = parameters.has("relation") ? "truth" : "relation";
+  if (parameters.has("new")) side = "new";
   const trail = parameters.getAll("step").map((step) => step.split("\t"));
   return {
     side,
-    anchor: parameters.get(side === "head" ? "tail" : "head") ?? "",
+    anchor: parameters.get(nameOf(side)) ?? "",
     other: (hasTwo(side) && parameters.get("tail")) || "",
     relation: parameters.get("relation") ?? "",
     top: parameters.get("top") ?? "10",
@@ -41,12 +43,14 @@ function fromAddress() {
 }
 
 const hasTwo = (side) => side === "relation" || side === "truth";
+// The parameter that holds the anchor.
+const nameOf = (side) => ({ head: "tail", new: "new" })[side] ?? "head";
 const isComplete = ({ side, anchor, relation, other }) =>
-  Boolean(anchor && (relation || side === "relation") && (other || !hasTwo(side)));
+  side === "new" ? Boolean(anchor || relation) : Boolean(anchor && (relation || side === "relation") && (other || !hasTwo(side)));
 
 function toAddress({ side, anchor, relation, other, top, known, trail }) {
   const parameters = new URLSearchParams();
-  if (anchor) parameters.set(side === "head" ? "tail" : "head", anchor);
+  if (anchor || side === "new") parameters.set(nameOf(side), anchor);
   if (hasTwo(side) && other) parameters.set("tail", other);
   if (relation) parameters.set("relation", relation);
   if (top !== "10") parameters.set("top", top);
@@ -88,10 +92,12 @@ function toForm({ side, anchor, relation, other, top, known }) {
 // Show the fields of the chosen kind of question.
 function fitTheForm() {
   const side = chosenSide();
-  document.querySelector("label[for=entity]").textContent = side === "head" ? "Tail" : "Head";
+  document.querySelector("label[for=entity]").textContent = { head: "Tail", new: "Entity, or any" }[side] ?? "Head";
+  document.querySelector("label[for=relation]").textContent = side === "new" ? "Relation, or any" : "Relation";
   at("other-field").hidden = !hasTwo(side);
   at("relation-field").hidden = side === "relation";
-  at("top-field").hidden = at("known-field").hidden = side === "truth";
+  at("top-field").hidden = side === "truth";
+  at("known-field").hidden = side === "truth" || side === "new";
   shownSide = side;
 }
 
@@ -123,12 +129,14 @@ async function show() {
   at("welcome").hidden = Boolean(question.anchor || question.relation);
   if (!question.anchor) at("facts").hidden = true;
   if (!isComplete(question)) at("result").hidden = true;
-  document.title = question.anchor ? visible(`${sentence(question)} · relens`) : "relens";
-  if (!question.anchor) return;
+  const asks = question.anchor || isComplete(question);
+  document.title = asks ? visible(`${sentence(question)} · relens`) : "relens";
+  if (!asks) return;
   at("result").classList.add("stale");
   const slow = setTimeout(() => (at("status").textContent = "Asking the models …"), 300);
   try {
     if (hasTwo(question.side)) return await showTwo(question, () => mine === turn);
+    if (question.side === "new") return await showNew(question, () => mine === turn);
     const wanted = [ask("/api/entity", { label: question.anchor })];
     if (question.relation) wanted.push(ask("/api/predict", toParameters(question)));
     const [facts, prediction] = await Promise.all(wanted);
@@ -152,23 +160,10 @@ function toParameters({ side, anchor, relation, top, known }) {
 
 function sentence({ side, anchor, relation, other }) {
   const middle = relation || "…";
+  if (side === "new") return `New facts: ${[anchor, relation].filter(Boolean).join(" · ")}`;
   if (side === "relation") return `${anchor} → ? → ${other}`;
   if (side === "truth") return `${anchor} → ${middle} → ${other}`;
   return side === "tail" ? `${anchor} → ${middle} → ?` : `? → ${middle} → ${anchor}`;
-}
-
-function element(name, { text, ...attributes } = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value !== undefined) made.setAttribute(key, key === "href" ? value : visible(value));
-  }
-  if (text !== undefined) made.textContent = visible(text);
-  made.append(...children);
-  return made;
-}
-
-function write(id, text) {
-  at(id).textContent = visible(text);
 }
 
 // A link that the page follows itself; a new tab works too.
@@ -211,6 +206,9 @@ function say(text, ...links) {
 // What the graph says about the entity: each relation it occurs with is a question to ask next.
 function showFacts(facts, question) {
   write("facts-title", `${facts.name ?? facts.label} in the graph`);
+  const fresh = step({ ...question, side: "new", relation: "", other: "" }, "new facts", {
+    class: "chip", "aria-current": question.side === "new" ? "true" : undefined,
+  });
   const lines = [["tail", "as head", facts.as_head], ["head", "as tail", facts.as_tail]].map(([side, title, counts]) => {
     const chips = counts.slice(0, RELATIONS_SHOWN).map(({ relation, name, count }) => {
       const current = question.side === side && question.relation === relation ? "true" : undefined;
@@ -222,7 +220,7 @@ function showFacts(facts, question) {
     const none = element("span", { class: "quiet", text: "never" });
     return element("div", { class: "chips" }, element("span", { class: "quiet", text: title }), ...(chips.length ? chips : [none]));
   });
-  at("facts-list").replaceChildren(...lines);
+  at("facts-list").replaceChildren(element("div", { class: "chips" }, element("span", { class: "quiet", text: "missing" }), fresh), ...lines);
   at("facts").hidden = false;
 }
 
@@ -242,8 +240,30 @@ function showPrediction(prediction, question) {
 
 // Show the result with some of its parts.
 function reveal(parts) {
-  for (const part of ["answers", "reading", "relation-reading", "fact", "fact-reading"]) at(part).hidden = !parts.includes(part);
+  for (const part of ["answers", "reading", "relation-reading", "fact", "fact-reading", "new-reading"]) at(part).hidden = !parts.includes(part);
   at("result").hidden = false;
+}
+
+// ---- new facts -----------------------------------------------------------------------------------------------
+
+async function showNew(question, isCurrent) {
+  const { anchor, relation, top } = question;
+  const wanted = [
+    anchor ? ask("/api/entity", { label: anchor }) : null,
+    isComplete(question) ? ask("/api/discover", { ...(anchor && { entity: anchor }), ...(relation && { relation }), top }) : null,
+  ];
+  const [entity, found] = await Promise.all(wanted);
+  if (!isCurrent()) return;
+  if (entity) showFacts(entity, question);
+  if (!found) return;
+  write("result-title", sentence(question));
+  write("result-note", newFactsNote(found.facts, question));
+  at("answers").tHead.replaceChildren(newFactsHead());
+  const { side, trail } = question;
+  const check = ({ head, relation: of, tail }, text) =>
+    step({ ...question, side: "truth", anchor: head, relation: of, other: tail, trail: [...trail, { side, anchor, relation }] }, text);
+  at("answers").tBodies[0].replaceChildren(...found.facts.map((fact, place) => newFactRow(fact, place + 1, check)));
+  reveal(found.facts.length ? ["answers", "new-reading"] : []);
 }
 
 // ---- two entities: the relations between them, or the truth of a fact -----------------------------------------
@@ -334,8 +354,6 @@ function showVerdict({ problem, true: holds, value, threshold, own }) {
   at("verdict").replaceChildren(said, element("small", { class: "quiet", text: reason }));
 }
 
-const number = (value) => (value === null ? "–" : Number(value.toPrecision(3)).toLocaleString("en"));
-
 // Known facts are no candidates: they are counted apart, and each is ranked among the candidates alone.
 function counted(answers, { candidates, restriction }, dropped) {
   const known = answers.filter((answer) => answer.known).length;
@@ -347,11 +365,6 @@ function counted(answers, { candidates, restriction }, dropped) {
   const facts = known === 1 ? "1 known fact" : `${known} known facts`;
   return `${best}, and ${facts}, marked. A known fact is ranked as if the other known ones were not there, ` +
     "so its rank can be that of a new answer, too.";
-}
-
-function percent(share) {
-  if (share > 0 && share < 0.001) return "< 0.1 %";
-  return `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
 }
 
 function head(models, weights) {
@@ -501,6 +514,11 @@ function askIfComplete(pressed) {
   const question = fromForm();
   if (isComplete(question)) return go(question);
   const { side, anchor, relation, other } = question;
+  if (side === "new") {
+    if (pressed) say("Name an entity or a relation first: begin to type, and choose from the list.");
+    at("entity").focus();
+    return;
+  }
   const lacking = [
     !anchor && ["entity", side === "head" ? "a tail" : "a head"],
     !relation && side !== "relation" && ["relation", "a relation"],
