@@ -117,6 +117,30 @@ def scale_table(report: Report) -> str:
     return _columns("triples", [f"{size['triples']:,}" for size in report["sizes"]], rows, report["sizes"])
 
 
+def large_table(report: Report) -> str:
+    """Return one row per step and one column per size: seconds, processor seconds and memory; and the growth."""
+    sizes = report["sizes"]
+    header = ["seconds (of processor), GB at most", *(f"{size['train']:,}" for size in sizes), "grows like"]
+    rows = [
+        ["entities", *(f"{size['entities']:,}" for size in sizes), ""],
+        ["train.txt, MB", *(f"{size['file_bytes'] / 1e6:,.0f}" for size in sizes), ""],
+        ["graph of a run, MB", *(f"{size['graph_bytes'] / 1e6:,.0f}" for size in sizes), ""],
+    ]
+    of = {
+        "training steps": f"{sizes[-1]['steps']} training steps of {sizes[-1]['batch']} examples",
+        "ranking": f"ranking {sizes[-1]['ranked']} queries by one model",
+        "packing": f"ranking and packing {sizes[-1]['packed']} queries by two models",
+    }
+    for name in sizes[-1]["costs"]:
+        cells = [
+            f"{cost['seconds']:.1f} ({cost['processor_seconds']:.1f}), {cost['peak_gb']:.2f}"
+            for cost in (size["costs"][name] for size in sizes)
+        ]
+        exponent = f"n^{report['growth'][name]:.2f}" if report["growth"] else "–"
+        rows.append([of.get(name, name), *cells, exponent])
+    return table(header, rows)
+
+
 def models_table(report: Report) -> str:
     """Return one column per number of models."""
     rows: list[Row] = [
@@ -326,7 +350,7 @@ def _mrr(value: float) -> str:
 
 SEARCHES = ("search-fb15k-237", "search-wn18rr")
 DISCOVERIES = ("discover",)
-MEASURED = (*SEARCHES, "pack", "scale-wikikg2", "models-fb15k-237", "ogb-reading")
+MEASURED = (*SEARCHES, "pack", "scale-wikikg2", "models-fb15k-237", "ogb-reading", "scale-large")
 
 TABLES: dict[str, Callable[..., str]] = {
     "machine": lambda report: machine_table(load(report)),
@@ -334,6 +358,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "methods": lambda: methods_table([load(name) for name in SEARCHES]),
     "pack": lambda: pack_table(load("pack")),
     "scale": lambda: scale_table(load("scale-wikikg2")),
+    "large": lambda: large_table(load("scale-large")),
     "models": lambda: models_table(load("models-fb15k-237")),
     "growth": lambda report: growth_table(load(report)),
     "discover": lambda: discovery_table([load(name) for name in DISCOVERIES]),
@@ -349,6 +374,7 @@ TABLES: dict[str, Callable[..., str]] = {
 BY_BENCHMARK: dict[str, tuple[Callable[[Report], str], ...]] = {
     "pack": (pack_table,),
     "scale": (scale_table, growth_table),
+    "large": (large_table,),
     "models": (models_table, growth_table),
     "ogb": (ogb_table,),
     "discover": (lambda report: discovery_table([report]),),
