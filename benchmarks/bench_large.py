@@ -15,6 +15,7 @@ from time import perf_counter, process_time
 from typing import Any, TypeVar
 
 import click
+import numpy as np
 import torch
 from environment import Target, alone, describe, growth_exponent, memory_status, say, say_targets, write
 from large_graph import write_graph
@@ -146,7 +147,7 @@ def build(dataset: Dataset, settings: TrainSettings) -> KGEModel:
 
 def begin(model: KGEModel, dataset: Dataset, settings: TrainSettings) -> TrainingState:
     """Prepare the training of a model."""
-    facts = torch.from_numpy(dataset.train).long()
+    facts = torch.from_numpy(dataset.train.astype(np.int64))
     return TrainingState(model.train(), TrainingQueries.from_triples(facts, *model_sizes(model)), settings)
 
 
