@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED, Queries
 from relens.models.base import KGEModel
 from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
-from relens.packs.packing import fit_gap_scales, rank_dtype, scale_gaps, scale_rows
+from relens.packs.packing import rank_dtype, scale_gaps, scale_rows, scales_from_gaps, typical_gaps
 from relens.packs.store import PackWriter, load_pack
 from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import doubled_rank
@@ -53,15 +52,13 @@ class Ranker:
         """Return the scales of the score gaps, (N,), from an even sample of the validation queries."""
         competition = Competition.from_dataset(self.dataset, "valid")
         sample = scale_rows(len(competition))
-        entities, answer, excluded = competition.competitors(sample)
 
-        def score(part: slice) -> npt.NDArray[Any]:
-            chosen = None if entities is None else entities[part]
-            scores: npt.NDArray[Any] = self._scores(competition.queries[sample[part]], chosen).cpu().numpy()
-            return scores
+        def gaps(part: slice) -> npt.NDArray[np.float64]:
+            entities, answer, excluded = competition.competitors(sample[part])
+            scores = self._scores(competition.queries[sample[part]], entities).cpu().numpy()
+            return typical_gaps(scores, answer, excluded)
 
-        scores = list(self.batches.over(len(sample), score))
-        return fit_gap_scales(np.concatenate(scores, axis=1), answer, excluded)
+        return scales_from_gaps(np.concatenate(list(self.batches.over(len(sample), gaps)), axis=1))
 
     def pack(
         self, split: str, path: Path, gap_scales: npt.NDArray[np.float64] | None, *, progress: Progress = SILENT
