@@ -15,6 +15,7 @@ from time import perf_counter, process_time
 from typing import Any, TypeVar
 
 import click
+import numpy as np
 import torch
 from environment import Target, alone, describe, growth_exponent, memory_status, say, say_targets, write
 from large_graph import write_graph
@@ -107,9 +108,7 @@ def measure(place: Path, jobs: int) -> dict[str, Any]:
     steps("reading the graph of a run", lambda: read_graph(place / "graph").counts)
     settings = resolve_settings(dataset.name, MODEL, "demo", [*CHANGES, f"steps={STEPS}"])
     model = steps("new model", lambda: build(dataset, settings))
-    state = steps("training set-up", lambda: begin(model, dataset, settings))
-    steps("training steps", lambda: [state.advance() for _ in range(STEPS)])
-    del state
+    train(steps, model, dataset, settings)
     steps("ranking", lambda: rank(model, dataset))
     steps("stated answers", lambda: dataset.stated_answers)
     steps("packing", lambda: pack(model, dataset, place / "pack"))
@@ -148,8 +147,20 @@ def build(dataset: Dataset, settings: TrainSettings) -> KGEModel:
 
 def begin(model: KGEModel, dataset: Dataset, settings: TrainSettings) -> TrainingState:
     """Prepare the training of a model."""
-    facts = torch.from_numpy(dataset.train).long()
+    facts = torch.from_numpy(dataset.train.astype(np.int64))
     return TrainingState(model.train(), TrainingQueries.from_triples(facts, *model_sizes(model)), settings)
+
+
+def train(steps: Steps, model: KGEModel, dataset: Dataset, settings: TrainSettings) -> None:
+    """Measure the preparation and some steps of training, whose memory is free afterwards."""
+    state = steps("training set-up", lambda: begin(model, dataset, settings))
+    steps("training steps", partial(take_steps, state))
+
+
+def take_steps(state: TrainingState) -> None:
+    """Take the steps."""
+    for _ in range(STEPS):
+        state.advance()
 
 
 def model_sizes(model: KGEModel) -> tuple[int, int]:

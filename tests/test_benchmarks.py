@@ -139,6 +139,21 @@ def test_packing_report_has_all_cases_and_stays_within_the_limit(pack: dict[str,
     assert pack["cases"]["scores with gaps"]["store_bytes"] > pack["cases"]["scores"]["store_bytes"]
 
 
+def test_a_large_graph_has_its_shape_and_a_report_of_all_steps(folder: Path) -> None:
+    output = folder / "large.json"
+    run(
+        "bench_large.py", "--parts", "8192,4096", "--jobs", "1", "--folder", folder / "large", "--output", output,
+    )  # fmt: skip
+    report = json.loads(output.read_text(encoding="utf-8"))
+    small, large = report["sizes"]
+    assert (large["entities"], large["train"], large["valid"], large["test"]) == (1121, 5032, 100, 100)
+    assert large["relations"] <= 822
+    assert small["costs"].keys() == large["costs"].keys() == report["growth"].keys()
+    assert all(cost["peak_gb"] > 0 and cost["seconds"] > 0 for cost in large["costs"].values())
+    assert [target["name"] for target in report["targets"]][-1] == "GB while reading"
+    assert list((folder / "large").iterdir()) == []
+
+
 def test_a_scale_report_counts_what_the_authors_files_hold(folder: Path, scale: dict[str, Any]) -> None:
     small, large = scale["sizes"]
     for size, triples in ((small, 550), (large, 1100)):

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relens.data.dataset import Dataset, read_folder, write_folder
+from relens.data import vocabulary as vocabulary_module
+from relens.data.dataset import Dataset, read_folder, sorted_rows, write_folder
+from relens.data.labels import Labels
 from relens.data.queries import SPLITS
 from relens.data.vocabulary import Vocabulary
 from relens.errors import DatasetError
@@ -308,3 +310,41 @@ def test_ids_outside_the_vocabulary_are_refused(row: list[int]) -> None:
     good, bad = np.array([[0, 0, 1]]), np.array([row])
     with pytest.raises(DatasetError, match=r"valid of x has ids .* expected 0 to \[1 0 1\]: .* another vocabulary"):
         Dataset("x", entities, relations, good, bad, good)
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_vocabulary_answers_the_same_from_texts_and_from_bytes(as_bytes: bool, monkeypatch) -> None:
+    monkeypatch.setattr(vocabulary_module, "MOST_TEXTS", 0 if as_bytes else 10)
+    texts = ["b", "é", "a", "Q17"]
+    vocabulary = Vocabulary.from_bytes("entity", Labels.from_texts(texts))
+    assert isinstance(vocabulary.labels, Labels) is as_bytes
+    assert vocabulary == Vocabulary("entity", tuple(texts))
+    assert hash(vocabulary) == hash(Vocabulary("entity", tuple(texts)))
+    assert vocabulary.ids_of(["a", "é"]).tolist() == [2, 1]
+    assert vocabulary.ids_of([]).tolist() == []
+    assert vocabulary.find(["a", "?", "b"]).tolist() == [2, -1, 0]
+    assert "Q17" in vocabulary
+    assert 17 not in vocabulary
+    assert vocabulary.order().tolist() == [3, 2, 0, 1]
+    assert vocabulary.sorted_positions().tolist() == [2, 3, 1, 0]
+    assert vocabulary.joined() == "b\né\na\nQ17\n".encode()
+    assert vocabulary.joined(in_order=True) == "Q17\na\nb\né\n".encode()
+    with pytest.raises(DatasetError, match=r"unknown entity 'Q18'; did you mean 'Q17'\?"):
+        vocabulary.ids_of(["a", "Q18", "Q19"])
+    for wrong, message in ((["a", "b", "a"], "the entity 'a' occurs twice"), (["a", " "], "' ' is not a valid entity")):
+        with pytest.raises(DatasetError, match=message):
+            Vocabulary.from_bytes("entity", Labels.from_texts(wrong))
+
+
+def test_among_many_labels_those_around_are_suggested(monkeypatch) -> None:
+    monkeypatch.setattr(vocabulary_module, "COMPARED", 10)
+    vocabulary = Vocabulary("entity", tuple(f"Q{number}" for number in range(1000, 2000)))
+    assert vocabulary.similar_to("Q12345") == "did you mean 'Q1235' or 'Q1234' or 'Q1239'?"
+    assert vocabulary.similar_to("zzz") == "available: 'Q1995', 'Q1996', 'Q1997', 'Q1998', 'Q1999'"
+
+
+def test_rows_sort_by_columns_whatever_their_numbers() -> None:
+    rng = np.random.default_rng(0)
+    for most in (1, 3, 50, 2**31 - 1):  # the last ones fit no key of 64 bits
+        rows = rng.integers(most, size=(200, 3)).astype(np.int32)
+        assert np.array_equal(sorted_rows(rows), rows[np.lexsort(rows.T)])

@@ -44,6 +44,13 @@ def test_a_query_that_does_not_fit_and_other_errors_are_raised():
     assert list(Batches(4).over(0, fail(RuntimeError("never called")))) == []
 
 
+def test_fewer_queries_are_scored_together_among_millions_of_entities() -> None:
+    from relens.ranking.memory import OF_ALL_ENTITIES
+
+    found = {n: batch_rows(4 * n, OF_ALL_ENTITIES) for n in (40_943, 2**19, 2**20, 4_594_485, 10**9)}
+    assert found == {40_943: 64, 2**19: 64, 2**20: 32, 4_594_485: 7, 10**9: 1}
+
+
 def test_batches_have_one_shape_where_the_budget_allows_it():
     assert batch_rows(4 * 14_541) == ROWS
     assert batch_rows(MEMORY_BUDGET // 3) == 3

@@ -288,7 +288,8 @@ def _read_types(file: Path, entities: Vocabulary) -> EntityTypes:
     rows = read_rows(file, ("entity", "type"))
     if not rows:
         raise DatasetError(f"{file} is empty: expected a line 'entity TAB type' for each type of an entity. Remove it.")
-    unknown = list(dict.fromkeys(entity for entity, _ in rows if entity not in entities))
+    found = entities.find([entity for entity, _ in rows]).tolist()
+    unknown = list(dict.fromkeys(entity for (entity, _), number in zip(rows, found, strict=True) if number < 0))
     if unknown:
         listed = [f"unknown entity {label!r}; {entities.similar_to(label)}" for label in unknown[:LISTED]]
         more = [f"… and {len(unknown) - LISTED:,} more"] if len(unknown) > LISTED else []

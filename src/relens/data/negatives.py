@@ -34,11 +34,11 @@ def sample_negatives(
         with progress.task(f"sampling {split}", len(queries)) as advance:
             for begin in range(0, len(queries), _BLOCK):
                 block = queries[begin : begin + _BLOCK]
-                offsets, others = dataset.known_answers.other_answers(block)
                 rng = generator(seed, "negatives", split, begin)
-                for row, answer in enumerate(block.answer.tolist()):
-                    taken = np.append(others[offsets[row] : offsets[row + 1]], answer)
-                    drawn = _draw(rng, len(dataset.entities), np.sort(taken), per_query)
+                for row in range(len(block)):
+                    # One query at a time: a popular entity may have a million known answers.
+                    taken = dataset.known_answers.answers_to(block[row : row + 1])[1]
+                    drawn = _draw(rng, len(dataset.entities), taken, per_query)
                     negatives[begin + row, : len(drawn)] = drawn
                 advance(len(block))
         negatives.setflags(write=False)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice, repeat
 from typing import Self
 
 import numpy as np
@@ -61,15 +62,17 @@ class Vocabulary:
 
     def ids_of(self, labels: Collection[str]) -> npt.NDArray[np.int32]:
         """Return the ids of n labels, (n,) int32. The error for an unknown label lists similar ones."""
+        ids = self.find(labels)
+        if len(ids) and ids.min() < 0:
+            label = next(islice(labels, int(ids.argmin()), None))
+            raise DatasetError(f"unknown {self.kind} {label!r}; {self.similar_to(label)}")
+        return ids
+
+    def find(self, labels: Collection[str]) -> npt.NDArray[np.int32]:
+        """Return the ids of n labels, (n,) int32; −1 for unknown ones."""
         if isinstance(self.labels, Labels):
-            ids = self.labels.find(labels)
-            if (ids < 0).any():
-                raise self._unknown(list(labels)[int((ids < 0).argmax())])
-            return ids
-        try:
-            return np.fromiter(map(self._id_of.__getitem__, labels), dtype=np.int32, count=len(labels))
-        except KeyError as error:
-            raise self._unknown(error.args[0]) from None
+            return self.labels.find(labels)
+        return np.fromiter(map(self._id_of.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
 
     def similar_to(self, label: str) -> str:
         """Return a hint such as ``did you mean 'likes'?`` for an unknown label."""
@@ -115,6 +118,3 @@ class Vocabulary:
             return self.labels.invalid
         wrong = (label for label in self.labels if not label.strip() or not TABLE_BREAKERS.isdisjoint(label))
         return next(wrong, None)
-
-    def _unknown(self, label: str) -> DatasetError:
-        return DatasetError(f"unknown {self.kind} {label!r}; {self.similar_to(label)}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +12,14 @@ from relens.data.dataset import Dataset
 from relens.data.queries import EVALUATED, Queries
 from relens.models.base import KGEModel
 from relens.packs.pack import PackedBlock, PackedRanks, PackHeader
-from relens.packs.packing import fit_gap_scales, rank_dtype, scale_gaps, scale_rows
+from relens.packs.packing import rank_dtype, scale_gaps, scale_rows, scales_from_gaps, typical_gaps
 from relens.packs.store import PackWriter, load_pack
 from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import doubled_rank
 from relens.ranking.competition import Competition, Exclusions
-from relens.ranking.memory import MEMORY_BUDGET, Batches
+from relens.ranking.memory import Batches
 from relens.ranking.scorers import CheckedScorer
-from relens.ranking.scoring import score_queries
+from relens.ranking.scoring import budget_of, score_queries
 
 BYTES_PER_SCORE = 48
 """Scores, their order, ranks and masks, per model, query and candidate."""
@@ -39,27 +38,27 @@ class Ranker:
     """
 
     def __init__(
-        self, models: Mapping[str, KGEModel | CheckedScorer], dataset: Dataset, *, memory_budget: int = MEMORY_BUDGET
+        self, models: Mapping[str, KGEModel | CheckedScorer], dataset: Dataset, *, memory_budget: int | None = None
     ) -> None:
+        """Take models; ``memory_budget`` is in bytes, None for 1 GiB or a sixteenth of a GPU's memory."""
         self.models, self.dataset = dict(models), dataset
         own = [model.device for model in models.values() if isinstance(model, KGEModel)]
         self._device = own[0] if own else torch.device("cpu")
         n_columns = max(map(dataset.n_candidates, EVALUATED))
-        self.batches = Batches(memory_budget // (BYTES_PER_SCORE * len(models) * n_columns))
+        budget = budget_of(self._device) if memory_budget is None else memory_budget
+        self.batches = Batches(budget // (BYTES_PER_SCORE * len(models) * n_columns))
 
     def fit_scales(self) -> npt.NDArray[np.float64]:
         """Return the scales of the score gaps, (N,), from an even sample of the validation queries."""
         competition = Competition.from_dataset(self.dataset, "valid")
         sample = scale_rows(len(competition))
-        entities, answer, excluded = competition.competitors(sample)
 
-        def score(part: slice) -> npt.NDArray[Any]:
-            chosen = None if entities is None else entities[part]
-            scores: npt.NDArray[Any] = self._scores(competition.queries[sample[part]], chosen).cpu().numpy()
-            return scores
+        def gaps(part: slice) -> npt.NDArray[np.float64]:
+            entities, answer, excluded = competition.competitors(sample[part])
+            scores = self._scores(competition.queries[sample[part]], entities).cpu().numpy()
+            return typical_gaps(scores, answer, excluded)
 
-        scores = list(self.batches.over(len(sample), score))
-        return fit_gap_scales(np.concatenate(scores, axis=1), answer, excluded)
+        return scales_from_gaps(np.concatenate(list(self.batches.over(len(sample), gaps)), axis=1))
 
     def pack(
         self, split: str, path: Path, gap_scales: npt.NDArray[np.float64] | None, *, progress: Progress = SILENT
@@ -116,29 +115,50 @@ def pack_on_device(
     contested = ~(above | below)
     contested.scatter_(1, column.unsqueeze(1), False)
     at = contested.flatten().nonzero().squeeze(1)
-    answers = torch.arange(n_rows, device=scores.device) * n_columns + column
-    picked = torch.cat([answers, at])
-    doubled = torch.stack([_doubled_ranks(rows).flatten()[picked] for rows in values]).cpu().numpy()
-    doubled = doubled.astype(rank_dtype(n_columns))
-    counts = contested.sum(dim=1).cpu().numpy()
+    columns, is_contested = _ranked_columns(column, at, contested.sum(dim=1), n_columns)
+    ranks = torch.stack([_doubled_ranks(rows, columns) for rows in values])  # (N, b, 1 + most contested)
+    doubled, narrow = ranks.cpu().numpy(), rank_dtype(n_columns)
+    kept = is_contested.cpu().numpy()
+    counts = kept.sum(axis=1)
     gaps = None
     if gap_scales is not None:
         own_scores = np.repeat(own.squeeze(2).cpu().numpy(), counts, axis=1)
         gaps = scale_gaps(values.flatten(1)[:, at].cpu().numpy(), own_scores, gap_scales)
     return PackedBlock(
-        answer=doubled[:, :n_rows],
+        answer=doubled[:, :, 0].astype(narrow),
         n_candidates=(n_columns - np.diff(excluded[0])).astype(np.int32),
         always_ahead=above.sum(dim=1).cpu().numpy().astype(np.int32),
         counts=counts,
-        contested=doubled[:, n_rows:],
+        contested=doubled[:, :, 1:][:, kept].astype(narrow),
         gaps=gaps,
     )
 
 
-def _doubled_ranks(scores: Tensor) -> Tensor:
-    """Return the doubled mean rank of every score within its row, (b, C) int64."""
-    ordered = scores.sort(dim=1).values
-    right = torch.searchsorted(ordered, scores, right=True)
-    left = torch.searchsorted(ordered, scores)
+def _ranked_columns(answer: Tensor, contested: Tensor, counts: Tensor, n_columns: int) -> tuple[Tensor, Tensor]:
+    """Return the columns whose ranks are kept: the answer and the contested ones of each of b rows.
+
+    Args:
+        answer: column of the answer, (b,).
+        contested: places in the flat rows, ascending, (m,).
+        counts: how many of them each row has, (b,).
+        n_columns: length of a row.
+
+    Returns:
+        columns (b, 1 + k), the answer first, rows filled up with it; and where the others are contested, (b, k).
+    """
+    steps = torch.arange(int(counts.max()), device=answer.device)
+    is_contested = steps < counts.unsqueeze(1)
+    columns = answer.unsqueeze(1).repeat(1, 1 + len(steps))
+    columns[:, 1:][is_contested] = contested % n_columns
+    return columns, is_contested
+
+
+def _doubled_ranks(scores: Tensor, columns: Tensor) -> Tensor:
+    """Return the doubled mean ranks of some scores within their rows of (b, C): those in ``columns`` (b, k), int64."""
+    # On a CPU, numpy sorts an order of magnitude faster than PyTorch, which sorts places as well.
+    ordered = scores.sort(dim=1).values if scores.is_cuda else torch.from_numpy(np.sort(scores.numpy(), axis=1))
+    picked = scores.gather(1, columns)
+    right = torch.searchsorted(ordered, picked, right=True)
+    left = torch.searchsorted(ordered, picked)
     doubled: Tensor = doubled_rank(scores.shape[1] - right, right - left)
     return doubled

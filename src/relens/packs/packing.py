@@ -128,13 +128,29 @@ def fit_gap_scales(
     ``scale_rows`` returns the sample; the arguments are those of ``pack_scores``. A model that scores all candidates
     alike gets 1. The scale is a median, so that a few extreme scores, such as those of masked entities, change little.
     """
+    return scales_from_gaps(typical_gaps(scores, answer_column, known))
+
+
+def typical_gaps(
+    scores: Values, answer_column: npt.NDArray[Any], known: Exclusions | None = None
+) -> npt.NDArray[np.float64]:
+    """Return the typical gap of each query and model, (N, b); the arguments are those of ``fit_gap_scales``."""
     answer_column = np.asarray(answer_column, dtype=np.int64)
     values, _ = _remaining(scores, answer_column, known)
-    scales = np.zeros(len(values))
-    for i, (rows, answers) in enumerate(zip(values, _answers(values, answer_column), strict=True)):
-        typical = [gap for gap in map(_typical_gap, rows, answers) if gap > 0]
-        if typical:
-            scales[i] = _middle(np.array(typical)) / UNITS_PER_GAP
+    answers = _answers(values, answer_column)
+    gaps = [
+        [_typical_gap(row, answer) for row, answer in zip(rows, of_rows, strict=True)]
+        for rows, of_rows in zip(values, answers, strict=True)
+    ]
+    return np.array(gaps).reshape(answers.shape)
+
+
+def scales_from_gaps(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the scales of ``fit_gap_scales`` from the typical gaps of all queries of the sample, (N, Q)."""
+    scales = np.zeros(len(gaps))
+    for i, of_model in enumerate(gaps):
+        if (of_model > 0).any():
+            scales[i] = _middle(of_model[of_model > 0]) / UNITS_PER_GAP
     return np.where(scales > 0, scales, 1.0)
 
 

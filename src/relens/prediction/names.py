@@ -207,7 +207,8 @@ class Names:
 
 def _index(vocabulary: Vocabulary, names: Mapping[str, str]) -> NameIndex:
     """Return the index of labels and readable names; ``names`` by label, those of other labels are skipped."""
-    readable = ((vocabulary.id_of(label), name) for label, name in names.items() if label in vocabulary)
+    found = zip(vocabulary.find(names.keys()).tolist(), names.values(), strict=True)
+    readable = ((number, name) for number, name in found if number >= 0)
     return NameIndex([*enumerate(vocabulary.labels), *readable])
 
 

@@ -13,13 +13,17 @@ A matrix product may round differently when its shape changes, and the last bit 
 So all batches have one shape, and the last one is filled up with repeats.
 """
 
+OF_ALL_ENTITIES = 2**27
+"""Bytes that the scores of all entities may take in a batch of ``score_queries``: fewer than ``ROWS`` queries from half
+a million entities on. Each batch is filled up, so a smaller one costs less where few queries are asked."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def batch_rows(bytes_per_query: int) -> int:
+def batch_rows(bytes_per_query: int, budget: int = MEMORY_BUDGET) -> int:
     """Return how many queries are scored together: ``ROWS``, or fewer where the memory budget does not allow it."""
-    return max(1, min(ROWS, MEMORY_BUDGET // bytes_per_query))
+    return max(1, min(ROWS, budget // bytes_per_query))
 
 
 class Batches:

@@ -15,7 +15,7 @@ from relens.data.queries import Queries
 from relens.models import cpu
 from relens.models.base import KGEModel, current
 from relens.models.embedding import EmbeddingModel
-from relens.ranking.memory import MEMORY_BUDGET, Batches, batch_rows
+from relens.ranking.memory import MEMORY_BUDGET, OF_ALL_ENTITIES, Batches, batch_rows
 
 _MOST_ROWS: WeakKeyDictionary[KGEModel, int] = WeakKeyDictionary()
 """Queries that models can score together, for those that memory once ran out for."""
@@ -28,9 +28,14 @@ def encodable_rows(model: KGEModel) -> int:
     """
     if not model.bytes_per_query:
         return sys.maxsize
-    on_gpu = model.device.type == "cuda"
-    budget = torch.cuda.get_device_properties(model.device).total_memory // 16 if on_gpu else MEMORY_BUDGET
-    return max(1, budget // model.bytes_per_query)
+    return max(1, budget_of(model.device) // model.bytes_per_query)
+
+
+def budget_of(device: torch.device) -> int:
+    """Return the bytes that a batch may take on a device: a sixteenth of a GPU's memory, or ``MEMORY_BUDGET``."""
+    if device.type != "cuda":
+        return MEMORY_BUDGET
+    return int(torch.cuda.get_device_properties(device).total_memory) // 16
 
 
 @contextmanager
@@ -69,8 +74,11 @@ def score_queries(model: KGEModel, queries: Queries, entities: npt.NDArray[np.in
     The scores are on the device of the model. Those of a query do not depend on the other queries: all batches have one
     shape, or the model scores each row alone.
     """
-    per_query = 4 * model.n_entities if entities is None else entities.shape[1] * model.bytes_per_candidate
-    rows = min(batch_rows(per_query), _MOST_ROWS.get(model) or encodable_rows(model))
+    if entities is None:
+        fitting = batch_rows(4 * model.n_entities, OF_ALL_ENTITIES)
+    else:
+        fitting = batch_rows(entities.shape[1] * model.bytes_per_candidate)
+    rows = min(fitting, _MOST_ROWS.get(model) or encodable_rows(model))
     if model.propagates and model.device.type == "cpu":
         rows = 1  # queries share no work there: nothing is gained by more, and repeats would cost as much as queries
     batches = Batches(rows)
