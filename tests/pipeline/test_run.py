@@ -22,7 +22,8 @@ from relens.packs.export import Ranker
 from relens.pipeline import run as pipeline
 from relens.pipeline import training
 from relens.pipeline.plan import Plan
-from relens.pipeline.run import STAGES, settings_of
+from relens.pipeline.resolving import settings_of
+from relens.pipeline.run import STAGES
 from relens.prediction import calibrating
 from relens.presets import read_preset
 from relens.progress import Silent

@@ -15,7 +15,7 @@ import torch
 from relens.data.catalog import load_dataset
 from relens.errors import RelensError
 from relens.pipeline.plan import Plan
-from relens.pipeline.run import settings_of
+from relens.pipeline.resolving import settings_of
 from relens.pipeline.training import train_side_by_side
 from relens.runs import Run
 from relens.training.trained import TrainedModel

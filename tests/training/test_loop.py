@@ -1,6 +1,7 @@
 import json
 import logging
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from relens.errors import InputError
 from relens.models import MODELS
+from relens.training.checkpoint import newest_settings
 from relens.training.log import LOG, LogRecord, read_log, readable_duration, training_seconds
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise
 from tests.training.graphs import (
@@ -396,3 +398,59 @@ def test_running_statistics_belong_to_the_validated_parameters(averaging) -> Non
         optimise(trained, TRIPLES, settings, validate=validate, observer=observer)
     torch.testing.assert_close(*seen)
     assert max(float(mean.abs().max()) for mean in seen[0]) < 100
+
+
+def log_of(folder, model, settings, **options) -> list[dict]:
+    """Train with a log and return its records without their times."""
+    optimise(model, TRIPLES, settings, validate=TrainMRR(TRIPLES), folder=folder, **options)
+    return [{key: record[key] for key in ("step", "loss", "mrr", "lr")} for record in read_log(folder / LOG)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "others"), [(40, ["schedule=linear"]), (90, ["schedule=linear"]), (30, []), (100, [])]
+)
+def test_a_changed_length_gives_what_it_gives_from_the_first_step(tmp_path, steps, others) -> None:
+    """Rates of ``linear`` with a hold of one half are the same for 60 and 40 steps in the first 20 of them."""
+    asked = small_settings("complex", "steps=60", "validate_every=10", "log_every=10", *others)
+    final = replace(asked, steps=steps)
+
+    def revise(settings, step, seconds):
+        return final if step == 20 else settings
+
+    revised, plain = model_of(asked), model_of(final)
+    found = log_of(tmp_path / "a", revised, asked, observer=TrainingObserver(revise=revise))
+    assert found[2:] == log_of(tmp_path / "b", plain, final)[2:]
+    assert torch.equal(revised.entity, plain.entity)
+
+
+def test_a_length_that_would_have_had_other_rates_is_refused() -> None:
+    asked = small_settings("complex", "steps=60", "schedule=cosine")
+    longer = TrainingObserver(revise=lambda settings, step, seconds: replace(asked, steps=61))
+    with pytest.raises(AssertionError):
+        optimise(model_of(asked), TRIPLES, asked, validate=TrainMRR(TRIPLES), observer=longer)
+
+
+def test_a_checkpoint_after_a_change_is_of_the_new_length(tmp_path) -> None:
+    asked = small_settings("complex", "steps=60", "validate_every=10", "log_every=10")
+    final, taken = replace(asked, steps=50), []
+
+    def stop() -> bool:
+        taken.append(1)
+        return len(taken) == 35
+
+    observer = TrainingObserver(revise=lambda settings, step, seconds: final, stop=stop)
+    with pytest.raises(KeyboardInterrupt):
+        log_of(tmp_path / "a", model_of(asked), asked, observer=observer)
+    begun = newest_settings(tmp_path / "a")
+    assert begun == final
+    resumed, plain = model_of(asked), model_of(final)
+    log_of(tmp_path / "a", resumed, begun)
+    log_of(tmp_path / "b", plain, final)
+    assert torch.equal(resumed.entity, plain.entity)
+
+
+def test_an_observer_hears_of_every_step_and_validation() -> None:
+    settings, heard = small_settings("complex", "steps=4", "validate_every=2"), []
+    observer = TrainingObserver(doing=lambda step, validating, steps: heard.append((step, validating, steps)))
+    optimise(model_of(settings), TRIPLES, settings, validate=TrainMRR(TRIPLES), observer=observer)
+    assert heard == [(step, False, 4) for step in (0, 1)] + [(2, True, 4), (2, False, 4), (3, False, 4), (4, True, 4)]
