@@ -7,6 +7,7 @@ import gzip
 import io
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -68,9 +69,7 @@ def _rdf() -> Sequence[Files]:
 
 
 def _parquet() -> Sequence[Files]:
-    import pyarrow
-    from pyarrow import parquet
-
+    pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     file = io.BytesIO()
     heads, relations, tails = zip(*ROWS, strict=True)
     parquet.write_table(pyarrow.table({"head": heads, "relation": relations, "tail": tails}), file)
