@@ -111,7 +111,9 @@ def test_a_converted_run_is_complete_for_the_plan_that_made_it(old):
     # The older relens had no calibrated confidence, which the report shows.
     added = contents(old)
     again = {name for name in added if added[name] != before.get(name)}
-    assert {name.split("/")[0] for name in again} <= {"calibrations", "reliability", "report", "stages"}
+    assert {name.split("/")[0] for name in again} <= {
+        "calibrations", "thresholds", "relation_scales", "reliability", "report", "stages",
+    }  # fmt: skip
 
 
 def test_a_training_that_was_interrupted_is_resumed(old, tmp_path):
