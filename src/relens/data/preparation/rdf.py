@@ -14,7 +14,7 @@ from relens.data.preparation.settings import ReadSettings
 from relens.errors import DatasetError, MissingExtraError, counted
 
 _LINE = re.compile(r"\s*(<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+\S.*\.\s*(#.*)?")
-_BLOCK = 2**16
+_BLOCK = 2**11
 _LITERAL = object()
 
 Triple = tuple[str, str, str]
