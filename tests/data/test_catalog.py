@@ -431,3 +431,12 @@ def locate_published(name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = locate_folder(CATALOG[name])
     assert folder is not None
     return folder
+
+
+def test_a_file_is_no_data_set_but_can_become_one(tmp_path: Path) -> None:
+    path = tmp_path / "my graph.csv"
+    path.write_text("a,r,b\n", encoding="utf-8")
+    with pytest.raises(
+        DatasetError, match=r"is a file, expected a folder .* `relens data prepare '.*my graph.csv' FOLDER`"
+    ):
+        load_dataset(path)

@@ -12,7 +12,8 @@ FACTS = [(f"e{i}", f"r{i % 3}", f"e{i + 1}") for i in range(FEWEST)]
 @pytest.mark.parametrize(
     ("name", "role"),
     [("Head", "head"), (" subject ", "head"), ("#source", "head"), ("Relation Type", "relation"),
-     ("PREDICATE", "relation"), ('"object"', "tail"), (":END", "tail"), ("y-name", "tail"), ("weight", None), ("", None), ("Paris", None)],
+     ("PREDICATE", "relation"), ('"object"', "tail"), (":END", "tail"), ("y-name", "tail"), ("weight", None),
+     ("", None), ("Paris", None)],
 )  # fmt: skip
 def test_roles_of_known_names(name, role):
     assert role_of(name) == role

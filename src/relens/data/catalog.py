@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,8 +133,7 @@ def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: P
     if Path(name_or_path).is_file():
         raise DatasetError(
             f"{name_or_path} is a file, expected a folder with train, valid and test, or the name of a data set: "
-            f"make a "
-            f"folder of it with `relens data prepare {name_or_path} FOLDER`"
+            f"make a folder of it with `relens data prepare {shlex.quote(str(name_or_path))} FOLDER`"
         )
     return load_entry(find_entry(str(name_or_path)), offline=offline, progress=progress)
 

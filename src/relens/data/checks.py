@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from relens.data.catalog import load_dataset
 from relens.data.dataset import Dataset, distinct_rows
-from relens.data.headings import first_lines_like_headings
+from relens.data.headings import first_lines_like_headings, source_words
 from relens.data.leakage import Given, Rules, dataset_rules, given_away
 from relens.data.queries import EVALUATED
 from relens.errors import DatasetError, counted
@@ -210,7 +210,7 @@ def _leaks(check: DataCheck, split: str) -> list[str]:
     given, labels = check.given[split], check.dataset.relations.labels
     rules, n = check.rules, len(check.dataset.splits[split])
     of_all = counted(n, f"{split} triple")
-    mend = f"{_PREPARE} {_source(check.dataset)} NEW_FOLDER --drop-leaks`"
+    mend = f"{_PREPARE} {source_words(check.dataset)} NEW_FOLDER --drop-leaks`"
     found = []
     if (leaked := int(given.by_pairs.sum())) and leaked >= ALARM * n:
         pairs = _relation_pairs(rules)
@@ -272,10 +272,6 @@ def _kind(rules: Rules, k: int) -> str:
     return "inverse" if rules.inverse[k] else "duplicate"
 
 
-def _source(dataset: Dataset) -> str:
-    return dataset.name if dataset.folder is None else str(dataset.folder)
-
-
 def _some(labels: list[str]) -> str:
     """Return up to three labels for a message."""
     return ", ".join(map(repr, labels[:3])) + (", …" if len(labels) > 3 else "")
@@ -292,8 +288,8 @@ def _padded_labels(dataset: Dataset) -> list[str]:
     twins = sum(label.strip() in known for label in padded)
     both = f", and {twins:,} of them {'occurs' if twins == 1 else 'occur'} without spaces, too" if twins else ""
     return [
-        f"{counted(len(padded), 'label')} {verb} with a space{both}: {_some(padded)}. {_PREPARE} {_source(dataset)} "
-        f"NEW_FOLDER` removes the spaces"
+        f"{counted(len(padded), 'label')} {verb} with a space{both}: {_some(padded)}. "
+        f"{_PREPARE} {source_words(dataset)} NEW_FOLDER` removes the spaces"
     ]
 
 

@@ -1,5 +1,6 @@
 """Headings: first lines that name columns instead of stating a fact."""
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,11 @@ def are_column_names(fields: Sequence[str]) -> bool:
     return len(roles) >= 2 and len(roles) == len(set(roles))
 
 
+def source_words(dataset: Dataset) -> str:
+    """Return how a command names a data set: its folder, or its name."""
+    return shlex.quote(dataset.name if dataset.folder is None else str(dataset.folder))
+
+
 def is_number(text: str) -> bool:
     """Say whether a text is a number; no column is called so."""
     try:
@@ -69,10 +75,9 @@ def first_lines_like_headings(dataset: Dataset) -> list[str]:
             where = f"{', '.join(others)} and {last}" if others else last
             same = "the same line" if others else "the line"
             verb = "begin" if others else "begins"
-            source = dataset.name if dataset.folder is None else dataset.folder
             texts.append(
                 f"{where} {verb} with {same}, {' '.join(labels)!r}, which is read as a triple. If it is a heading, "
-                f"remove it, or let `relens data prepare {source} NEW_FOLDER --header` do so"
+                f"remove it, or let `relens data prepare {source_words(dataset)} NEW_FOLDER --header` do so"
             )
     return texts
 

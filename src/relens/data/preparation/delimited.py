@@ -16,7 +16,7 @@ from relens.errors import DatasetError, counted
 
 SAMPLE = 1_000
 """Rows at the beginning of a file that decide about its delimiter, heading and columns."""
-_BLOCK = 2**16
+_BLOCK = 2**11
 
 Row = tuple[int, list[str]]
 """The number of the line on which a row ends, and its fields."""
@@ -40,8 +40,8 @@ def read_text(path: Path, content: bytes, settings: ReadSettings, encoder: Encod
         form, columns = _recognise(path, content, settings, notes)
         notes += columns.notes
         with open_text(path, content, settings.encoding) as lines:
-            rows = _checked(path, _rows(path, lines, form), columns, form)
-            facts = encoder.collect(str(path), "line", _blocks(rows, columns.chosen))
+            blocks = _blocks(path, _rows(path, lines, form), columns, form)
+            facts = encoder.collect(str(path), "line", blocks)
     if columns.guessed and len(facts) >= FEWEST and _stands_alone(facts):
         with open_text(path, content, settings.encoding) as lines:
             _, first = next(_rows(path, lines, form))
@@ -140,16 +140,6 @@ def _rows(path: Path, lines: Iterable[str], form: TextForm) -> Iterator[Row]:
             yield begin, fields
 
 
-def _checked(path: Path, rows: Iterator[Row], columns: Columns, form: TextForm) -> Iterator[Row]:
-    """Yield the rows below the heading; a row with another number of fields is an error."""
-    if columns.names is not None:
-        next(rows)
-    for number, fields in rows:
-        if len(fields) != columns.width:
-            raise DatasetError(_wrong_width(path, number, fields, columns, form))
-        yield number, fields
-
-
 def _wrong_width(path: Path, number: int, fields: list[str], columns: Columns, form: TextForm) -> str:
     line = form.delimiter.join(fields)
     others = [
@@ -168,12 +158,20 @@ def _wrong_width(path: Path, number: int, fields: list[str], columns: Columns, f
     )
 
 
-def _blocks(rows: Iterator[Row], chosen: tuple[int, ...]) -> Iterator[Block]:
-    """Yield the chosen columns of the rows, some rows at a time."""
+def _blocks(path: Path, rows: Iterator[Row], columns: Columns, form: TextForm) -> Iterator[Block]:
+    """Yield the chosen columns of the rows below the heading, some rows at a time.
+
+    A row with another number of fields is an error.
+    """
+    if columns.names is not None:
+        next(rows)
     while some := list(islice(rows, _BLOCK)):
         numbers, fields = zip(*some, strict=True)
-        columns = list(zip(*fields, strict=True))
-        yield Block(numbers, tuple(columns[i] for i in chosen))
+        if set(map(len, fields)) != {columns.width}:
+            number, wrong = next(row for row in some if len(row[1]) != columns.width)
+            raise DatasetError(_wrong_width(path, number, wrong, columns, form))
+        every = list(zip(*fields, strict=True))
+        yield Block(numbers, tuple(every[i] for i in columns.chosen))
 
 
 def _stands_alone(facts: Facts) -> bool:

@@ -14,7 +14,7 @@ from relens.errors import DatasetError, MissingExtraError
 
 SAMPLE = 100
 """Rows that decide which columns hold weights."""
-_BLOCK = 2**16
+_BLOCK = 2**11
 
 
 def is_frame(value: object) -> bool:

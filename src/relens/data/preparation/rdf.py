@@ -17,7 +17,7 @@ from relens.errors import DatasetError, MissingExtraError, counted
 
 _LINE = re.compile(r"\s*(<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+\S.*\.\s*(#.*)?")
 _NOT_IN_IRIS = re.compile(r'[\x00-\x20<>"{}|\\^`]')
-_BLOCK = 2**16
+_BLOCK = 2**11
 _LITERAL = object()
 
 Triple = tuple[str, str, str]
