@@ -62,6 +62,8 @@ WITH_TORCH = (
     "relens.prediction.row_ranks",
     "relens.ranking.scoring",
     "relens.ranking.validation",
+    "relens.pipeline.measuring",
+    "relens.pipeline.resolving",
     "relens.pipeline.training",
     "relens.pipeline.run",
 )

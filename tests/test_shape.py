@@ -70,6 +70,7 @@ COVERED_BY = {
     "packs/kernels.py": "packs/test_packing.py",
     "packs/pack.py": "packs/test_store.py",
     "packs/thinning.py": "ensemble/test_pairs.py",
+    "pipeline/budgeting.py": "pipeline/test_budget.py",
     "pipeline/ranking.py": "pipeline/test_run.py",
     "prediction/entity_answers.py": "prediction/test_ensemble.py",
     "prediction/members.py": "prediction/test_ensemble.py",

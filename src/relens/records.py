@@ -202,6 +202,7 @@ COMPARISON = RecordKind(
     "Repeat the `relens run` that made it, or remove it: `relens report` then compares the default methods.",
 )
 CURVES = RecordKind("relens learning curves", 1, "Measure them again with `relens report RUN --curves`.")
+PLAN = RecordKind("relens plan", 1, "Choose another run with `run=PATH`, or pass `force=train` to plan and train anew.")
 STAGE = RecordKind("relens stage", 1, "Repeat the stage: pass `force=STAGE`.")
 TRAINED = RecordKind(
     "relens trained model",

@@ -32,6 +32,7 @@ from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import COMPARISON as COMPARED
 from relens.records import EVALUATION, RANKED_BY, RUN
+from relens.records import PLAN as PLANNED
 from relens.staleness import stale_results
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 RECORD = "run.json"
 COMPARISON = "comparison.json"
 MADE_BY = "made_by.json"
+PLAN = "plan.json"
+"""The plan for a time budget."""
 GRAPH = "graph"
 RETRAIN = ".again"
 """An empty file in the folder of a model that must be trained again; training removes it at the end."""
@@ -389,6 +392,11 @@ class Run:
     def comparison_path(self) -> Path:
         """The file of the comparison, whether it exists or not."""
         return self.path / COMPARISON
+
+    def unspent(self) -> str:
+        """Return what twice the time would have bought, if the run has a plan for a time budget."""
+        path = self.path / PLAN
+        return str(PLANNED.read(path).get("more", "")) if path.is_file() else ""
 
     @property
     def report_path(self) -> Path:

@@ -13,11 +13,11 @@ from relens.data.catalog import load_dataset
 from relens.errors import DamagedError, InputError
 from relens.pipeline import budgeting, training
 from relens.pipeline import run as pipeline
-from relens.pipeline.budget import AIM, FILE, BudgetPlan, parse_budget
+from relens.pipeline.budget import AIM, BudgetPlan, parse_budget
 from relens.pipeline.plan import Plan, read_plan
 from relens.pipeline.training import train_model
 from relens.progress import Silent
-from relens.runs import Run
+from relens.runs import PLAN, Run
 from relens.training.pace import Pace
 from tests.pipeline.graph import CHANGES, MODELS, write_ring
 
@@ -113,9 +113,9 @@ def test_a_run_keeps_the_plan_that_it_followed(graph, paces, tmp_path, monkeypat
     # The same command has nothing left to do.
     monkeypatch.setattr(budgeting, "measure_paces", None)
     monkeypatch.setattr(training, "train_model", None)
-    before = (run.path / FILE).read_bytes()
+    before = (run.path / PLAN).read_bytes()
     go(plan_for(graph), tmp_path / "run")
-    assert (run.path / FILE).read_bytes() == before
+    assert (run.path / PLAN).read_bytes() == before
 
 
 def test_an_interrupted_run_goes_on_with_its_plan(graph, paces, tmp_path, monkeypatch):
@@ -153,10 +153,9 @@ def test_another_request_is_refused_and_training_anew_plans_anew(graph, paces, t
         with pytest.raises(InputError, match=r"plan\.json is a plan with .* instead of .*`run=PATH`.*`force=train`"):
             go(other, tmp_path / "run")
     run = go(quick(graph, "2m", changes=["lr=0.1"]), tmp_path / "run", force=["train"])
-    assert (BudgetPlan.open(run).seconds, BudgetPlan.open(run).settings) == (
-        3,
-        {"complex": run.model("complex").settings},
-    )
+    found = BudgetPlan.open(run)
+    assert (found.seconds, found.settings["complex"].lr) == (120, 0.1)
+    assert {name: model.settings for name, model in run.models.items()} == found.settings
 
 
 def test_a_budget_too_small_says_what_would_fit(graph, paces, tmp_path):
@@ -222,7 +221,7 @@ def test_a_plan_in_toml_has_a_budget(tmp_path):
 
 def test_a_damaged_plan_is_named(graph, paces, tmp_path):
     planned(plan_for(graph, "30s"), tmp_path)
-    path = tmp_path / "run" / FILE
+    path = tmp_path / "run" / PLAN
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "members": {"complex": {}}}))
     with pytest.raises(

@@ -33,9 +33,9 @@ def test_models_are_shown_with_their_places(tmp_path):
     shown = Shown()
     board = _Board(tmp_path, ["a", "b"], shown)
     sender = Sender(tmp_path, "b")
-    sender.doing(0, False, 100)
+    sender.doing(0, 100, "step")
     board.read()
-    sender.doing(20, True, 100)
+    sender.doing(20, 100, "validation")
     sender.record(record(20))
     sender.record(record(20, 0.25))
     board.read()
@@ -57,8 +57,8 @@ def test_models_are_shown_with_their_places(tmp_path):
 def test_another_number_of_steps_is_said(tmp_path):
     shown = Shown()
     board, sender = _Board(tmp_path, ["a"], shown), Sender(tmp_path, "a")
-    sender.doing(50, True, 100)
-    sender.doing(60, True, 80)
+    sender.doing(50, 100, "validation")
+    sender.doing(60, 80, "validation")
     board.read()
     title = "a (model 1 of 1), steps"
     assert shown.said == [
@@ -74,11 +74,11 @@ def test_another_number_of_steps_is_said(tmp_path):
 def test_a_line_that_is_not_complete_waits(tmp_path):
     shown = Shown()
     board = _Board(tmp_path, ["a"], shown)
-    (tmp_path / "a.doing").write_text('{"step": 1, "steps": 2, "validating": false}\n{"step": 2, ')
+    (tmp_path / "a.doing").write_text('{"step": 1, "steps": 2}\n{"step": 2, ')
     board.read()
     assert shown.said[-1] == ("a (model 1 of 1), steps", "+1")
     with (tmp_path / "a.doing").open("a") as file:
-        file.write('"steps": 2, "validating": false}\n')
+        file.write('"steps": 2}\n')
     board.read()
     assert shown.said[-1] == ("a (model 1 of 1), steps", "+1")
     assert len(shown.said) == 3
@@ -88,7 +88,7 @@ def test_frequent_steps_are_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(monitor, "PAUSE_S", HANG)
     sender = Sender(tmp_path, "a")
     for step in range(5):
-        sender.doing(step, False, 100)
+        sender.doing(step, 100, "step")
     assert (tmp_path / "a.doing").read_text().count("\n") == 1
 
 
@@ -96,9 +96,9 @@ def test_watching_shows_everything_at_the_latest_when_it_ends(tmp_path, monkeypa
     monkeypatch.setattr(monitor, "PAUSE_S", 0.01)
     shown = Shown()
     with watching(tmp_path, ["a"], shown):
-        Sender(tmp_path, "a").doing(1, True, 2)
+        Sender(tmp_path, "a").doing(1, 2, "validation")
         deadline = time.monotonic() + HANG
         while not shown.said and time.monotonic() < deadline:
             time.sleep(0.01)
-        Sender(tmp_path, "a").doing(2, True, 2)
+        Sender(tmp_path, "a").doing(2, 2, "validation")
     assert shown.said[1:] == [("a (model 1 of 1), steps", "+1")] * 2 + [("a (model 1 of 1), steps", "done")]

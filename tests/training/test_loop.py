@@ -10,7 +10,7 @@ import torch
 from relens.errors import InputError
 from relens.models import MODELS
 from relens.training.checkpoint import newest_settings
-from relens.training.log import LOG, LogRecord, read_log, readable_duration, training_seconds
+from relens.training.log import LOG, LogRecord, read_log, readable_duration, rising, training_seconds
 from relens.training.loop import TrainingObserver, Validation, new_model, optimise
 from tests.training.graphs import (
     N_ENTITIES,
@@ -451,6 +451,18 @@ def test_a_checkpoint_after_a_change_is_of_the_new_length(tmp_path) -> None:
 
 def test_an_observer_hears_of_every_step_and_validation() -> None:
     settings, heard = small_settings("complex", "steps=4", "validate_every=2"), []
-    observer = TrainingObserver(doing=lambda step, validating, steps: heard.append((step, validating, steps)))
+    observer = TrainingObserver(doing=lambda step, steps, what: heard.append((step, steps, what)))
     optimise(model_of(settings), TRIPLES, settings, validate=TrainMRR(TRIPLES), observer=observer)
-    assert heard == [(step, False, 4) for step in (0, 1)] + [(2, True, 4), (2, False, 4), (3, False, 4), (4, True, 4)]
+    assert heard == [
+        (0, 4, "step"), (1, 4, "step"), (2, 4, "validation"), (2, 4, "step"), (3, 4, "step"), (4, 4, "validation")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mrrs", "says"), [([0.1, 0.2, 0.25], True), ([0.1, 0.25, 0.2], False), ([0.2, 0.2019], False), ([0.3], False)]
+)
+def test_a_model_whose_last_validation_is_clearly_the_best_is_still_rising(mrrs, says) -> None:
+    records = [{"mrr": mrr} for value in mrrs for mrr in (None, value)]
+    assert bool(rising("a", records)) == says
+    if says:
+        assert "a was still rising at its last step: validation MRR 0.2500, after 0.2000" in rising("a", records)

@@ -16,7 +16,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 from relens.progress import Advance
-from relens.training.log import readable_duration
 from relens.visible import visible, visible_json, visible_lines
 
 SHOW_AFTER_S = 0.5
@@ -214,5 +213,7 @@ class _Task:
         text = f"{self.description}: {self.done:,.0f} of {self.total:,.0f}"
         if not self.done:
             return text
+        from relens.training.log import readable_duration
+
         left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
         return f"{text}, about {readable_duration(left)} left"

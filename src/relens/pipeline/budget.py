@@ -11,7 +11,8 @@ from relens.pipeline.pacing import Expected, Timetable
 from relens.pipeline.planner import Chosen, Room, Sizes, choose, makespan, needed, stretch
 from relens.pipeline.sizes import same_but_length, with_steps
 from relens.pipeline.training import training_progress
-from relens.records import RecordKind, mapping, number, text, texts
+from relens.records import PLAN, mapping, number, text, texts
+from relens.runs import PLAN as FILE
 from relens.runs import Run
 from relens.tables import Column, Row, Table
 from relens.training.checkpoint import newest_settings, newest_step
@@ -19,8 +20,6 @@ from relens.training.log import readable_duration
 from relens.training.pace import Pace
 from relens.training.settings import TrainSettings
 
-FILE = "plan.json"
-PLAN = RecordKind("relens plan", 1, "Choose another run with `run=PATH`, or pass `force=train` to plan and train anew.")
 AIM = 0.97
 """The share of a budget that a plan fills."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -9,7 +9,7 @@ from relens.data.dataset import Dataset
 from relens.devices import training_places
 from relens.errors import InputError
 from relens.models import MODELS
-from relens.pipeline.budget import AIM, FILE, BudgetPlan, Offer, make_plan, parse_budget
+from relens.pipeline.budget import AIM, BudgetPlan, Offer, make_plan, parse_budget
 from relens.pipeline.measuring import Presets, measure_paces, rehearse_search
 from relens.pipeline.plan import Plan
 from relens.pipeline.planner import Room
@@ -17,7 +17,7 @@ from relens.pipeline.resolving import changes_of, check_options, key_of, setting
 from relens.pipeline.sizes import sizes_of
 from relens.pipeline.training import request_retraining
 from relens.presets import LADDER
-from relens.runs import Run
+from relens.runs import PLAN, Run
 from relens.training.settings import FIELDS, TrainSettings
 
 if TYPE_CHECKING:
@@ -150,6 +150,6 @@ def _check_same(run: Run, found: dict[str, Any], request: dict[str, Any]) -> Non
     if changed:
         was = ", ".join(f"{key} {found.get(key)!r} instead of {request[key]!r}" for key in changed)
         raise InputError(
-            f"{run.path / FILE} is a plan with {was}: choose another run with `run=PATH`, repeat the command that made "
+            f"{run.path / PLAN} is a plan with {was}: choose another run with `run=PATH`, repeat the command that made "
             f"it, or pass `force=train` to plan and train anew"
         )

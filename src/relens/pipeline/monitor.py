@@ -12,6 +12,7 @@ from typing import Any
 from relens.files import json_line
 from relens.progress import Advance, Progress
 from relens.training.log import LogRecord
+from relens.training.loop import Doing
 
 PAUSE_S = 0.5
 """How often workers write, at most, and how often their files are read."""
@@ -24,10 +25,10 @@ class Sender:
         """Write below a folder that all workers share."""
         self._path, self._sent = folder / f"{name}.doing", -PAUSE_S
 
-    def doing(self, step: int, validating: bool, steps: int) -> None:
-        """Say how many of ``steps`` are taken, and whether a validation comes next; too frequent calls are dropped."""
-        if validating or time.monotonic() - self._sent >= PAUSE_S:
-            self._send({"step": step, "steps": steps, "validating": validating})
+    def doing(self, step: int, steps: int, what: Doing) -> None:
+        """Say how many steps are taken, of how many, before a step or a validation; frequent steps are dropped."""
+        if what == "validation" or time.monotonic() - self._sent >= PAUSE_S:
+            self._send({"step": step, "steps": steps})
 
     def record(self, record: LogRecord) -> None:
         """Pass on a record of the log that has a validation."""

@@ -39,7 +39,7 @@ from relens.pipeline.training import (
 )
 from relens.progress import SILENT, Progress
 from relens.runs import Run, is_name
-from relens.training.log import LogRecord
+from relens.training.log import LOG, LogRecord, read_log, rising
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel
 
@@ -208,6 +208,9 @@ def _train(
         )
     if budget is not None and wanted:
         for text in keep_lengths(run, budget):
+            execution.progress.note(text)
+    for name in wanted:
+        if text := rising(name, read_log(run.model_path(name) / LOG)):
             execution.progress.note(text)
     return {name: run.model(name) for name in settings}
 

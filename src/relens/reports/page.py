@@ -21,6 +21,7 @@ from relens.reports.summary import glossary, headline, highest_row, highest_sent
 from relens.significance import LEVEL
 from relens.tables import Column, Row, Table
 from relens.tables.results import by_mrr, compared_metrics, metric_column
+from relens.training.log import rising
 from relens.visible import visible
 
 GENERATOR = '<meta name="generator" content="relens'
@@ -240,7 +241,10 @@ def training_table(material: Material) -> Table | None:
         Column("steps", ",d"),
         Column("best validation MRR", ".4f"),
     )
-    return Table("How training ended", columns, tuple(rows)) if rows else None
+    notes = [rising(name, training.records) for name, training in material.trainings.items()]
+    more = material.run.unspent()
+    notes += [f"The run was planned for a time. {more}"] if more else []
+    return Table("How training ended", columns, tuple(rows), notes=tuple(filter(None, notes))) if rows else None
 
 
 def method_table(material: Material) -> Table:

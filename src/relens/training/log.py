@@ -1,6 +1,6 @@
 """The training log: one JSON object per line, readable while training runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ from relens.errors import DamagedError
 from relens.files import disk_errors, json_line, parse_json_line, write_text
 
 LOG = "log.jsonl"
+RISE = 0.002
+"""A last validation that is better by this MRR than all earlier ones is one of a model that still rises."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,22 @@ def read_log(path: Path) -> list[dict[str, Any]]:
                 f"{path}, line {number} is damaged: {error}. Remove the file: training and reports go on without it."
             ) from error
     return records
+
+
+def rising(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence if the last validation of a training is clearly its best; an empty text otherwise.
+
+    Args:
+        name: the model.
+        records: of its log.
+    """
+    mrrs = [record["mrr"] for record in records if record["mrr"] is not None]
+    if len(mrrs) < 2 or mrrs[-1] - max(mrrs[:-1]) < RISE:
+        return ""
+    return (
+        f"{name} was still rising at its last step: validation MRR {mrrs[-1]:.4f}, after {max(mrrs[:-1]):.4f} before. "
+        f"More steps would probably raise it further."
+    )
 
 
 def training_seconds(folder: Path) -> float | None:

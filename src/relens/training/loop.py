@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ ESTIMATE_SECONDS = 5.0
 """The time to train before the total time is estimated for the first time."""
 LONG_SECONDS = 3600.0
 """Training on a CPU that takes longer than this is announced."""
+
+Doing = Literal["step", "validation"]
 
 _log = logging.getLogger(__name__)
 
@@ -89,14 +91,14 @@ class TrainingObserver:
         stop: says before each step whether training should stop; it then saves a checkpoint and ends.
         revise: receives the settings, the steps taken and the seconds that they took, after each record of the log, and
             returns the settings to go on with: another number of steps, with the same learning rates so far.
-        doing: receives how many steps are taken, whether a validation comes next, and how many steps there are.
+        doing: receives how many steps are taken, of how many, and what comes next.
     """
 
     record: Callable[[LogRecord], None] = lambda record: None
     takes_long: Callable[[float], None] = lambda seconds_left: warn_of_long_training("training", seconds_left)
     stop: Callable[[], bool] = lambda: False
     revise: Callable[[TrainSettings, int, float], TrainSettings] = lambda settings, step, seconds: settings
-    doing: Callable[[int, bool, int], None] = lambda step, validating, steps: None
+    doing: Callable[[int, int, Doing], None] = lambda step, steps, what: None
 
 
 def new_model(settings: TrainSettings, triples: npt.NDArray[np.int32], n_entities: int, n_relations: int) -> KGEModel:
@@ -191,7 +193,7 @@ class _Loop:
                 self.revise()
             if state.ending is not None:
                 return
-            self.observer.doing(state.step, False, state.settings.steps)
+            self.observer.doing(state.step, state.settings.steps, "step")
             with self.keeping():
                 state.advance(self.interruption)
             if not estimated and state.session_seconds >= ESTIMATE_SECONDS:
@@ -220,7 +222,7 @@ class _Loop:
         """Return a record with the validation MRR, unless the loss is non-finite."""
         if record.loss is None:
             return record
-        self.observer.doing(self.state.step, True, self.state.settings.steps)
+        self.observer.doing(self.state.step, self.state.settings.steps, "validation")
         with self.keeping(), self.state.evaluation():
             with self.interruption.immediate():
                 self.state.estimate_statistics()
