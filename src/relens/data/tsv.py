@@ -13,6 +13,8 @@ from relens.unpacking import check_unpacked, most_unpacked
 
 BLOCK = 2**22
 """Bytes that ``read_blocks`` reads together."""
+LEVEL = 6
+"""How hard tables are compressed: on FB15k-237, the highest level takes three times as long for 6 % less."""
 
 
 def read_lines(path: Path) -> list[str]:
@@ -59,7 +61,7 @@ def write_rows(path: Path, rows: Iterable[Sequence[str]]) -> None:
 def write_content(path: Path, content: bytes) -> None:
     """Write text in UTF-8 as gzip. Equal texts give equal bytes."""
     mark = BOM_UTF8 if content.startswith(BOM_UTF8) else b""  # readers take a first U+FEFF for a mark
-    path.write_bytes(gzip.compress(mark + content, mtime=0))
+    path.write_bytes(gzip.compress(mark + content, LEVEL, mtime=0))
 
 
 def read_content(path: Path) -> bytes:
@@ -138,15 +140,16 @@ def check_line(path: Path, number: int, line: str, fields: tuple[str, ...]) -> N
 def _remedy(path: Path, line: str, fields: tuple[str, ...]) -> str:
     """Say how to correct a line with the wrong number of fields."""
     n_fields, n_found = len(fields), line.count("\t") + 1
+    prepared = " `relens data prepare` reads such files, too." if fields[:3] == ("head", "relation", "tail") else ""
     if n_found > n_fields:
         read = "zcat" if path.suffix == ".gz" else "cat"
         others = ",".join(map(str, [1, *range(3, n_fields + 2)]))
         return (
             f"Keep the first {n_fields} fields with `{read} {path.name} | cut -f1-{n_fields} > NEW_FILE`, or choose "
-            f"the {n_fields} fields to keep, as in `cut -f{others}`."
+            f"the {n_fields} fields to keep, as in `cut -f{others}`.{prepared}"
         )
     if len(line.split()) == n_fields:
-        return "The fields may be separated by spaces: replace them with tabs, as in `tr -s ' ' '\\t'`."
+        return f"The fields may be separated by spaces: replace them with tabs, as in `tr -s ' ' '\\t'`.{prepared}"
     if line.count(",") == n_fields - 1:
-        return "The fields may be separated by commas: replace them with tabs, as in `tr ',' '\\t'`."
+        return f"The fields may be separated by commas: replace them with tabs, as in `tr ',' '\\t'`.{prepared}"
     return "Write one tab between two fields."
