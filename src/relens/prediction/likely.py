@@ -6,6 +6,7 @@ A slot is a side of a relation: its heads, or its tails. Entities of one kind sh
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from relens.data.restriction import Lists, Restriction
 
@@ -28,8 +29,18 @@ def likely(dataset: "Dataset") -> Restriction:
     sizes = np.diff(observed.offsets)
     pairs = [np.empty((2, 0), dtype=np.int64)]
     for slot in range(n_slots):
-        shared = np.bincount(slots_of.of(observed[slot])[1], minlength=n_slots)
-        companions = np.flatnonzero((shared > 0) & (shared >= SHARE * sizes))
+        others, shared = _counted(slots_of.of(observed[slot])[1], n_slots)
+        companions = others[shared >= SHARE * sizes[others]]
         pairs.append(np.stack([np.full_like(companions, slot), companions]))
     lists, pools = np.concatenate(pairs, axis=1)
     return Restriction("likely", n_entities, Lists.from_pairs(lists, pools, n_slots, n_slots), observed)
+
+
+def _counted(slots: npt.NDArray[np.int32], n_slots: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the distinct ones of some slots, ascending, and how often each occurs."""
+    if len(slots) < n_slots:  # with many relations, a count of every slot for every slot would be their square
+        few, times = np.unique(slots, return_counts=True)
+        return few.astype(np.int64), times.astype(np.int64)
+    counts = np.bincount(slots, minlength=n_slots)
+    found = np.flatnonzero(counts)
+    return found, counts[found].astype(np.int64)
