@@ -46,7 +46,6 @@ def run(
     jobs: int | None = None,
     seed: int = 0,
     seeds: int | None = None,
-    seeds_as: str = "members",
     budget: str | None = None,
     methods: Sequence[str] = DEFAULT_SPECS,
     changes: Sequence[str] = (),
@@ -71,8 +70,8 @@ def run(
         device: ``auto``, ``cpu``, ``cuda``, or a list such as ``cuda:0,cuda:1``: each trains one model at a time.
         jobs: workers of the search, and of training on the CPU; None for all cores.
         seed: the root of all randomness.
-        seeds: how many seeds each model is trained with; None for one, or for those that a budget has time for.
-        seeds_as: ``members`` of one ensemble, called ``complex``, ``complex-2``, …; or ``repetitions`` of the run.
+        seeds: how many members each model is trained as, with seeds of their own: ``complex``, ``complex-2``, …; None
+            for one, or for those that a budget has time for.
         budget: a time, such as ``15m``: members, sizes and steps are chosen so that the run takes it on this machine.
             What ``models``, ``preset``, ``changes`` and ``seeds`` fix stays fixed.
         methods: ensemble methods to compare, with settings: ``dsc`` or ``dsc:input=rank,regularise=none``.
@@ -99,8 +98,7 @@ def run(
 
     names = None if models is None else tuple(models)
     plan = Plan(
-        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed, seeds=seeds,
-        seeds_as=seeds_as, budget=budget,
+        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed, seeds=seeds,  budget=budget,
     ).with_changes(changes)  # fmt: skip
     execution = Execution(
         devices=devices,

@@ -214,9 +214,9 @@ def test_time_that_is_left_goes_into_seeds_unless_their_number_is_given(graph, p
 
 
 def test_a_plan_in_toml_has_a_budget(tmp_path):
-    (tmp_path / "plan.toml").write_text('budget = "15m"\nseeds = 3\nseeds_as = "repetitions"\n')
+    (tmp_path / "plan.toml").write_text('budget = "15m"\nseeds = 3\n')
     plan = read_plan(tmp_path / "plan.toml")
-    assert (plan.budget, plan.seeds, plan.seeds_as) == ("15m", 3, "repetitions")
+    assert (plan.budget, plan.seeds) == ("15m", 3)
 
 
 def test_a_damaged_plan_is_named(graph, paces, tmp_path):

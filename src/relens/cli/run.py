@@ -21,7 +21,7 @@ from relens.cli.options import (
 )
 from relens.errors import counted
 from relens.importers.importer import MODELS
-from relens.pipeline.plan import DATASET, SEEDS_AS, Plan, read_plan
+from relens.pipeline.plan import DATASET, Plan, read_plan
 
 
 @click.command()
@@ -47,10 +47,9 @@ from relens.pipeline.plan import DATASET, SEEDS_AS, Plan, read_plan
     "--preset, --set and --seeds fix stays fixed.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
-@click.option("--seeds", type=click.IntRange(min=1), help="Train each model with so many seeds.  [default: 1]")
 @click.option(
-    "--seeds-as", type=click.Choice(SEEDS_AS),
-    help="Use the seeds as members of one ensemble, or repeat the whole run with each.  [default: members]",
+    "--seeds", type=click.IntRange(min=1),
+    help="Train each model with so many seeds, as members NAME, NAME-2, …  [default: 1]",
 )  # fmt: skip
 @jobs_option
 @click.option(
@@ -75,7 +74,7 @@ def run(source: str | None, path: Path | None, force: tuple[str, ...], as_json: 
     with TerminalProgress().beating() as progress:
         found = api.run(
             plan.dataset, models=plan.models, preset=plan.preset, changes=plan.all_changes, methods=plan.methods,
-            seed=plan.seed, seeds=plan.seeds, seeds_as=plan.seeds_as, budget=plan.budget, run=path,
+            seed=plan.seed, seeds=plan.seeds,  budget=plan.budget, run=path,
             device=options["devices"], jobs=options["jobs"], force=force,
             offline=options["offline"], report=options["report"], trust=options["trust"],
             progress=progress,
@@ -94,7 +93,7 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
         "dataset": source,
         "models": tuple(options["models"]) or None,
         "preset": options["preset"],
-        **{key: options[key] for key in ("seed", "seeds", "seeds_as", "budget")},
+        **{key: options[key] for key in ("seed", "seeds", "budget")},
     }
     plan = replace(plan, **{key: value for key, value in given.items() if value is not None})
     return plan.with_changes(options["changes"])

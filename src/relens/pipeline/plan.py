@@ -16,8 +16,6 @@ from relens.toml import parse_toml
 
 DATASET = "patterns"
 """The data set of a new run if none is named."""
-SEEDS_AS = ("members", "repetitions")
-"""The uses of several seeds."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,7 @@ class Plan:
         model_changes: ``key=value`` texts by the name of the model.
         methods: the methods to compare, see ``relens.comparison.compare``.
         seed: the root of all randomness.
-        seeds: how many seeds each model is trained with; None for one, or for those that a budget has time for.
-        seeds_as: one of ``SEEDS_AS``: ``members`` of one ensemble, or ``repetitions`` of the whole run.
+        seeds: how many members each model is trained as, with as many seeds; None for one, or for those that a budget has time for.
         budget: a time, such as ``15m``, that sizes and steps are chosen for; None for those of the preset.
     """
 
@@ -46,14 +43,11 @@ class Plan:
     methods: tuple[str, ...] = DEFAULT_SPECS
     seed: int = 0
     seeds: int | None = None
-    seeds_as: str = "members"
     budget: str | None = None
 
     def __post_init__(self) -> None:
         if self.seeds is not None and self.seeds < 1:
             raise InputError(f"`seeds={self.seeds}`: expected at least 1")
-        if self.seeds_as not in SEEDS_AS:
-            raise InputError(f"`seeds_as={self.seeds_as}`: expected {' or '.join(SEEDS_AS)}")
 
     def with_changes(self, texts: Iterable[str]) -> "Plan":
         """Return a plan with changed settings: ``key=value`` for all models, ``model.key=value`` for one."""
@@ -136,7 +130,6 @@ _KINDS: dict[str, type] = {
     "methods": list,
     "seed": int,
     "seeds": int,
-    "seeds_as": str,
     "budget": str,
 }
 _KEYS = (*_KINDS, "set")

@@ -38,7 +38,7 @@ def settings_of(plan: Plan, dataset: str, *, on_cpu: bool) -> dict[str, TrainSet
     found = {
         name: resolve_settings(dataset, model, preset.name, changes[name], member=name) for name, model in base.items()
     }
-    return with_seeds(found, (plan.seeds or 1) if plan.seeds_as == "members" else 1)
+    return with_seeds(found, plan.seeds or 1)
 
 
 def with_seeds(settings: Mapping[str, TrainSettings], n_seeds: int) -> dict[str, TrainSettings]:
