@@ -98,7 +98,8 @@ def run(
 
     names = None if models is None else tuple(models)
     plan = Plan(
-        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed, seeds=seeds,  budget=budget,
+        None if dataset is None else str(dataset), names, preset, methods=tuple(methods), seed=seed, seeds=seeds,
+        budget=budget,
     ).with_changes(changes)  # fmt: skip
     execution = Execution(
         devices=devices,

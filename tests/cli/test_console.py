@@ -295,6 +295,14 @@ def test_a_long_silence_is_broken_by_what_is_being_done(capsys, clock):
         assert capsys.readouterr() == ("", "relens: a, steps: 50 of 100, about 5 s left; b, steps: 0 of 10\n")
 
 
+def test_what_was_done_before_is_no_pace(capsys, clock):
+    with TerminalProgress().task("a, steps", 100) as advance:
+        advance(80)
+        clock.now += 10
+        advance(10)
+    assert capsys.readouterr() == ("", "relens: a, steps: 90 of 100, about 10 s left\n")
+
+
 def test_a_heart_beats_only_inside_its_context(capsys, monkeypatch):
     monkeypatch.setattr(console, "SILENCE_S", 0.0)
     monkeypatch.setattr(console, "BEAT_S", 0.01)

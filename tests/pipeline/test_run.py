@@ -387,7 +387,7 @@ def test_complete_stages_are_counted_and_noted(plan, finished, tmp_path):
     (path / "models" / "transe" / "trained").rename(tmp_path / "gone")
     with pytest.raises(InputError):  # that is no checkpoint
         go(plan, path, progress=Notes())
-    assert Notes.said[-4:] == [
+    assert Notes.said[Notes.said.index("training 2 models") - 3 :][:4] == [
         "transe: resumes at step 20 of 30", "complex: begins", "conve: complete", "training 2 models"
     ]  # fmt: skip
 
@@ -414,3 +414,26 @@ def test_the_run_is_called_like_the_data_set(plan, tmp_path, monkeypatch):
     run = pipeline.run_plan(small.with_changes(["steps=2", "validate_every=2", "dim=4"]), None, execution)
     assert run.path == Path("runs/circle")
     assert run.graph().name == "circle"
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(400.0, True), (100.0, False)])
+def test_long_training_on_a_cpu_is_announced_before_it_begins(plan, tmp_path, monkeypatch, seconds, says):
+    class Notes(Silent):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def note(self, message: str) -> None:
+            self.lines.append(message)
+
+    def stop(*arguments, **options):
+        raise KilledError
+
+    monkeypatch.setattr(pipeline, "expected_seconds", lambda dataset, wanted, device: dict.fromkeys(wanted, seconds))
+    monkeypatch.setattr(pipeline, "train_side_by_side", stop)
+    notes = Notes()
+    with pytest.raises(KilledError):
+        go(plan, tmp_path / "run", jobs=2, progress=notes)
+    found = [line for line in notes.lines if line.startswith("warning: training will take about")]
+    assert bool(found) == says
+    if says:
+        assert "about 13 min on this machine, 2 at a time: transe 7 min, complex 7 min, conve 7 min. " in found[0]

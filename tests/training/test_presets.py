@@ -46,7 +46,7 @@ def test_the_members_of_a_preset_resolve_and_differ(dataset, preset) -> None:
 def test_the_members_are_the_papers_models_unless_a_preset_names_others() -> None:
     assert PAPER == ("transe", "rotate", "house", "complex", "conve", "compgcn")
     assert {preset for preset in PRESETS if read_preset(preset).members_for("wn18rr") == PAPER} == {
-        "best", "demo", "paper",
+        "best", "demo", "paper", "small",
     }  # fmt: skip
 
 
@@ -161,3 +161,11 @@ def test_unknown_models_and_presets_are_refused() -> None:
         resolve_settings("wn18rr", "rotat", "paper")
     with pytest.raises(InputError, match="unknown preset 'papr'; did you mean 'paper'"):
         resolve_settings("wn18rr", "rotate", "papr")
+
+
+def test_small_changes_demo_where_that_was_better() -> None:
+    changed = {
+        model for model in PAPER if resolve_settings("umls", model, "small") != resolve_settings("umls", model, "demo")
+    }
+    assert changed == {"complex", "house", "compgcn"}
+    assert resolve_settings("umls", "complex", "small").options["dim"] == 256

@@ -22,6 +22,8 @@ SHOW_AFTER_S = 0.5
 SILENCE_S = 10.0
 """The time between two lines of a task, and the longest time in which nothing is shown."""
 BEAT_S = 1.0
+AT_ONCE_S = 0.1
+"""What a task advances by in this time was done before, as in a training that is resumed."""
 
 
 def complain(message: str) -> None:
@@ -188,8 +190,10 @@ class TerminalProgress:
             self._open.append(task)
 
         def advance(amount: float) -> None:
-            task.done += amount
             now = time.monotonic()
+            task.done += amount
+            if now - task.begun < AT_ONCE_S:
+                task.before = task.done
             if now - task.shown >= SILENCE_S and task.done > 0:
                 task.shown = now
                 with self._lock:
@@ -206,14 +210,15 @@ class _Task:
     """A task that is shown by lines."""
 
     def __init__(self, description: str, total: float, begun: float) -> None:
-        self.description, self.total, self.begun, self.shown, self.done = description, total, begun, begun, 0.0
+        self.description, self.total, self.begun, self.shown = description, total, begun, begun
+        self.done = self.before = 0.0
 
     def describe(self) -> str:
         """Return how far the task is."""
         text = f"{self.description}: {self.done:,.0f} of {self.total:,.0f}"
-        if not self.done:
+        if self.done <= self.before:
             return text
         from relens.training.log import readable_duration
 
-        left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
+        left = (time.monotonic() - self.begun) * (self.total - self.done) / (self.done - self.before)
         return f"{text}, about {readable_duration(left)} left"

@@ -71,6 +71,8 @@ def _new_plan(
     seconds = parse_budget(str(plan.budget))
     places = training_places(execution.devices, execution.jobs)
     presets = _presets_of(plan, dataset.name, on_cpu=execution.on_cpu)
+    # The search first: the workers that measure the models then train them, and are not started again.
+    search = rehearse_search(dataset, len(presets), plan.methods, execution.jobs) * (1 + AFTER_SEARCH)
     paces = measure_paces(dataset, _once(presets), places, seconds)
     paces = {name: paces.get(name) or paces[_twin(presets, name)] for name in presets}
     ranked = 2 * (len(dataset.valid) + len(dataset.test)) / max(1, 2 * len(dataset.valid))
@@ -84,7 +86,6 @@ def _new_plan(
             twin = next(each for each in first if replace(seeded[name], seed=largest[each].seed) == largest[each])
             then[name] = [replace(first[twin][-1], settings=seeded[name])]
             paces[name] = paces[twin]
-    search = rehearse_search(dataset, len(first), plan.methods, execution.jobs) * (1 + AFTER_SEARCH)
     left = AIM * seconds - (time.time() - began)
     room = Room(left, len(places), per_member=search / len(first))
     made = make_plan(Offer(first, then, paces, plan.models is not None), room, request, seconds)

@@ -69,6 +69,19 @@ def _measure_member(dataset: Dataset, seconds: float, budget: float, presets: Pr
     return found
 
 
+def expected_seconds(dataset: Dataset, settings: Mapping[str, TrainSettings], device: torch.device) -> dict[str, float]:
+    """Return about how long each training takes on a device, the longest first; from small steps that take no time.
+
+    Parts of a step are measured, so that even a step that takes a minute is estimated in a few seconds. A step of many
+    parts takes less than they do, and validations come on top of it.
+    """
+    found = {
+        name: measure_pace(dataset, each, device, seconds=0.0, longest_step=0.0).seconds(each)
+        for name, each in settings.items()
+    }
+    return {name: found[name] for name in sorted(found, key=lambda name: -found[name])}
+
+
 def rehearse_search(dataset: Dataset, n_members: int, methods: Sequence[str], jobs: int) -> float:
     """Return the seconds that fitting and evaluating methods will take, from simulated ranks in the graph's shape.
 

@@ -31,7 +31,8 @@ class Plan:
         model_changes: ``key=value`` texts by the name of the model.
         methods: the methods to compare, see ``relens.comparison.compare``.
         seed: the root of all randomness.
-        seeds: how many members each model is trained as, with as many seeds; None for one, or for those that a budget has time for.
+        seeds: how many members each model is trained as, with as many seeds; None for one, or for those that a budget
+            has time for.
         budget: a time, such as ``15m``, that sizes and steps are chosen for; None for those of the preset.
     """
 

@@ -23,8 +23,10 @@ from relens.files import write_json
 from relens.packs.store import MANIFEST
 from relens.pipeline.budget import BudgetPlan
 from relens.pipeline.budgeting import check_budget, keep_lengths, settle
+from relens.pipeline.measuring import expected_seconds
 from relens.pipeline.narrower import check_losses
 from relens.pipeline.plan import Plan, load_graph
+from relens.pipeline.planner import makespan
 from relens.pipeline.ranking import made_by, rank_models
 from relens.pipeline.resolving import check_options, preset_of, settings_of
 from relens.pipeline.stages import STAGES, Stage
@@ -39,9 +41,13 @@ from relens.pipeline.training import (
 )
 from relens.progress import SILENT, Progress
 from relens.runs import Run, is_name
-from relens.training.log import LOG, LogRecord, read_log, rising
+from relens.training.checkpoint import newest_step
+from relens.training.log import LOG, LogRecord, read_log, readable_duration, rising
 from relens.training.settings import TrainSettings
 from relens.training.trained import TrainedModel
+
+LONG_TRAINING_S = 600.0
+"""Training on a CPU that takes longer than this is announced before it begins."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,8 @@ def _train(
     if wanted:
         execution.progress.note(f"training {counted(len(wanted), 'model')}")
         places = training_places(execution.devices, execution.jobs)
+        if budget is None and execution.on_cpu:
+            _announce_time(run, dataset, wanted, len(places), execution)
         listener = partial(_pass_on, execution.listener, settings)
         timetable = None if budget is None else budget.timetable(run, list(wanted))
         if timetable is not None:
@@ -213,6 +221,22 @@ def _train(
         if text := rising(name, read_log(run.model_path(name) / LOG)):
             execution.progress.note(text)
     return {name: run.model(name) for name in settings}
+
+
+def _announce_time(
+    run: Run, dataset: Dataset, wanted: dict[str, TrainSettings], places: int, execution: Execution
+) -> None:
+    """Note how long training on a CPU will take, before it begins, if it takes long."""
+    expected = expected_seconds(dataset, wanted, execution.devices[0])
+    left = {name: expected[name] * (1 - newest_step(run.model_path(name)) / wanted[name].steps) for name in expected}
+    total = makespan(list(left.values()), places)
+    if total >= LONG_TRAINING_S:
+        parts = ", ".join(f"{name} {readable_duration(seconds)}" for name, seconds in left.items())
+        execution.progress.note(
+            f"warning: training will take about {readable_duration(total)} on this machine, {places} at a time: "
+            f"{parts}. `preset=demo` takes less, and `budget=15m` chooses sizes that take 15 minutes. An interruption "
+            f"keeps checkpoints."
+        )
 
 
 def _pass_on(

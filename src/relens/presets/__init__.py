@@ -19,7 +19,7 @@ PRESETS = tuple(sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterd
 """The names of the presets."""
 DEFAULT = "default"
 """The section of a member for data sets without a section of their own; the other sections build on it."""
-LADDER = ("demo", "best")
+LADDER = ("demo", "small", "best")
 """The presets of different sizes that a time budget chooses from, the smallest first."""
 PAPER = ("transe", "rotate", "house", "complex", "conve", "compgcn")
 """The models of the paper, in its order: the members unless a preset names others."""
