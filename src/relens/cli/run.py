@@ -49,7 +49,7 @@ from relens.pipeline.plan import DATASET, Plan, read_plan
 @click.option("--seed", type=click.IntRange(min=0), help="Root seed.  [default: 0]")
 @click.option(
     "--seeds", type=click.IntRange(min=1),
-    help="Train each model with so many seeds, as members NAME, NAME-2, …  [default: 1]",
+    help="Train each model with this many seeds, as members NAME, NAME-2, …  [default: 1]",
 )  # fmt: skip
 @jobs_option
 @click.option(
