@@ -1,6 +1,7 @@
 """Results go to stdout, messages and progress to stderr; bars only where someone looks at them."""
 
 import os
+import pickle
 import pty
 import subprocess
 import sys
@@ -331,3 +332,11 @@ def test_on_a_terminal_tasks_at_the_same_time_have_a_bar_each():
     _, err = on_a_terminal(TWO_TASKS)
     assert "first" in err
     assert "second" in err
+
+
+def test_a_worker_process_gets_a_display_of_its_own(capfd):
+    progress = TerminalProgress()
+    with progress.task("here", 2):
+        copy = pickle.loads(pickle.dumps(progress))
+    copy.note("from a worker")
+    assert capfd.readouterr().err == "relens: from a worker\n"

@@ -138,10 +138,12 @@ def test_suspicious_data_is_noted(tmp_path):
     small = ("--models", "transe", "--set", "steps=2", "--set", "validate_every=2", "--set", "dim=4", "--no-report")
     err = succeed("run", graph, "--run", tmp_path / "run", "--device", "cpu", *small).err
     noted = [line.removeprefix("relens: warning: ") for line in err.splitlines() if "warning: " in line]
-    assert noted[:7] == [
-        "train, valid and test begin with the same line, 'e0 plus_1 e1': remove it if it is a heading",
+    assert noted[:8] == [
+        "train, valid and test begin with the same line, 'e0 plus_1 e1', which is read as a triple. "
+        f"If it is a heading, remove it, or let `relens data prepare {graph} NEW_FOLDER --header` do so",
         "train has 1 of the 7 valid triples, too: a model that memorises train will look good on valid",
         "train has 1 of the 9 test triples, too: a model that memorises train will look good on test",
+        "valid has 3 of the 9 test triples, too: weights that are fitted on validation will look good on test",
         "2 triples repeat another triple of the same split",
         "train lacks 1 relation of valid: 'minus'",
         "train lacks an entity of 1 of the 9 test triples: models learn nothing about it",

@@ -96,6 +96,10 @@ class TerminalProgress:
         self._lock = threading.RLock()
         self._noted, self._printed = "", time.monotonic()
 
+    def __reduce__(self) -> tuple[type["TerminalProgress"], tuple[()]]:
+        """Give a worker process, which gets it along with its work, a display of its own."""
+        return type(self), ()
+
     @contextmanager
     def beating(self) -> Iterator["TerminalProgress"]:
         """Print what is being done whenever nothing was shown for ``SILENCE_S``, until the context ends."""

@@ -70,7 +70,7 @@ def calibrate_run(
         costly: fit thresholds and scale also with models that propagate, which need a pass for each question.
         progress: where progress is shown.
     """
-    voting, _ = open_voting(run, weights=name, device=device, trust=trust)
+    voting, _ = open_voting(run, calibrated=False, weights=name, device=device, trust=trust)
     ensemble = Ensemble(voting)  # without a name it takes nothing from the run
     confidence = calibrate(ensemble, seed=seed, progress=progress)
     confidence.save(run, name)

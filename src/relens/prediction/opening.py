@@ -42,8 +42,11 @@ class Opening(WithFacts, total=False):
     candidates: CandidatesOption | None
 
 
-def open_voting(run: Run, **options: Unpack[WithFacts]) -> tuple[Voting, str]:
-    """Open the models of a run with its weights; return them with the name of the weights."""
+def open_voting(run: Run, *, calibrated: bool = True, **options: Unpack[WithFacts]) -> tuple[Voting, str]:
+    """Open the models of a run with its weights; return them with the name of the weights.
+
+    Without ``calibrated``, leave out the confidence that the run keeps, which may be damaged.
+    """
     device = options.get("device", "auto")
     chosen = None if device == "auto" else pick_device(device)
     check_models(run)
@@ -55,7 +58,7 @@ def open_voting(run: Run, **options: Unpack[WithFacts]) -> tuple[Voting, str]:
     facts = options.get("facts")
     given = None if facts is None else GivenFacts.read(facts, dataset)
     models = LoadedModels(run, dataset, chosen or ranked_device(run), given, trust=trust)
-    voting = Voting(weights, models, Confidence.load(run, name, weights))
+    voting = Voting(weights, models, Confidence.load(run, name, weights) if calibrated else None)
     if given is not None and not voting.propagating:
         raise InputError(f"`facts=…` adds edges that no training has seen, {no_propagation(voting)}")
     return voting, name
