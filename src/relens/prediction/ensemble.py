@@ -43,7 +43,7 @@ from relens.prediction.relations import (
 )
 from relens.prediction.thresholds import Thresholds
 from relens.prediction.triples import ScoredTriple, score_triples, triples_in_ids
-from relens.prediction.voting import Voting
+from relens.prediction.voting import Voting, in_threads
 from relens.progress import SILENT, Progress
 from relens.runs import Run, open_run
 
@@ -202,8 +202,11 @@ class Ensemble:
         waiting = iter(queries)
         with shown.task("predicting", total) as advance:
             while batch := [self.resolve(*query) for query in islice(waiting, self.models.rows)]:
-                for query, ranking in zip(batch, self.voting.rankings(batch), strict=True):
-                    yield best_answers(self.voting, query, ranking, asked)
+                ranked = list(zip(batch, self.voting.rankings(batch), strict=True))
+                if explain:  # models trace one pass at a time
+                    yield from (best_answers(self.voting, *pair, asked) for pair in ranked)
+                else:
+                    yield from in_threads(lambda pair: best_answers(self.voting, *pair, asked), ranked)
                 advance(len(batch))
 
     def discover(

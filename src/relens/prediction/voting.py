@@ -1,7 +1,9 @@
 """The votes of an ensemble: who votes on a query with which weight, and the candidates that they rank."""
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,9 @@ from relens.prediction.questions import QueryIds
 from relens.progress import SILENT, Progress
 from relens.ranking.answer_ranks import AnswerRanks
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class Voters(NamedTuple):
     """The grid weights of all models for one query, (N,) int64.
@@ -38,6 +43,17 @@ class Voters(NamedTuple):
     def used(self) -> npt.NDArray[np.bool_]:
         """Which models have a weight for some entity, (N,)."""
         return (self.weights > 0) | (self.for_new > 0)
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return ``work(item)`` for all items, in as many threads as models have: for work that is mostly compiled code."""
+    import torch
+
+    n_threads = min(torch.get_num_threads(), len(items))
+    if n_threads <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, items))
 
 
 class Voting:
@@ -94,7 +110,9 @@ class Voting:
                 scores = self.models.scores(model, queries[asking])
                 for position, row in zip(asking, scores, strict=True):
                     rows[position].append(row)
-        return [self._ranking(query, of, np.stack(row)) for query, of, row in zip(batch, voters, rows, strict=True)]
+        return in_threads(
+            lambda asked: self._ranking(*asked[:2], np.stack(asked[2])), list(zip(batch, voters, rows, strict=True))
+        )
 
     def rank_answers(self, queries: Queries, progress: Progress = SILENT) -> RankedAnswers:
         """Return the ranks and scores of the answers to many queries in ids, as the evaluation ranks them."""
