@@ -20,11 +20,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# Numba mixes up kernels that two processes add to its cache at the same time: each worker of pytest-xdist has its own.
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    caches = os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parent.parent / ".pytest_cache" / "numba"
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(caches) / worker)
-
 # Drawing an example may compile a kernel, which takes a minute on a busy machine: slowness says nothing here.
 settings.register_profile("relens", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("relens")

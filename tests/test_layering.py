@@ -16,6 +16,7 @@ STAGES = (
     {
         "relens",
         "relens.checksums",
+        "relens.compiled",
         "relens.devices",
         "relens.errors",
         "relens.exports",

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
+from relens.compiled import njit
 from relens.errors import DamagedError, InputError
 from relens.files import verifying
 
@@ -65,7 +66,7 @@ def _checksum(content: npt.NDArray[np.uint8]) -> str:
     return f"{int(total[0]):016x}"
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _mixed(lanes: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return lanes (L,) after mixing in rows of words (n, L)."""
     mixed = lanes.copy()

@@ -205,6 +205,16 @@ def _hold(path: Path, *, wait: bool) -> int | None:
     return held
 
 
+@contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Hold a lock on a file or folder inside, once no other process holds one; do nothing where there are no locks."""
+    held = _hold(path, wait=True)
+    try:
+        yield
+    finally:
+        _let_go(held)
+
+
 def _let_go(held: int | None) -> None:
     if held is not None:
         os.close(held)

@@ -6,7 +6,8 @@ slot is ``EMPTY``, or the hash of a label and its number.
 """
 
 import numpy as np
-from numba import njit
+
+from relens.compiled import njit
 
 EMPTY = -1
 NUMBER_BITS = 31
@@ -22,13 +23,13 @@ _TAB, _NEWLINE, _RETURN = 9, 10, 13
 _HASH_BITS = 2**32 - 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def is_full(count, n_slots):  # type: ignore[no-untyped-def]
     """Say whether a table of ``count`` labels has no room for two more: a third of its slots stays empty."""
     return count + 2 > n_slots * 2 // 3
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def find_slot(slots, content, offsets, text, begin, end):  # type: ignore[no-untyped-def]
     """Return the slot of the label ``text[begin:end]``, or the empty slot where it belongs; and its hash."""
     found = np.int64(2166136261)  # FNV-1a
@@ -51,7 +52,7 @@ def find_slot(slots, content, offsets, text, begin, end):  # type: ignore[no-unt
     return at, found
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def number_label(slots, content, offsets, count, text, begin, end):  # type: ignore[no-untyped-def]
     """Return the number of the label ``text[begin:end]``; a new label gets the number ``count``."""
     at, found = find_slot(slots, content, offsets, text, begin, end)
@@ -66,7 +67,7 @@ def number_label(slots, content, offsets, count, text, begin, end):  # type: ign
     return np.int64(count)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def fill_slots(slots, content, offsets, count):  # type: ignore[no-untyped-def]
     """Enter labels 0 to ``count`` − 1 into empty slots; return the first one that occurs twice, or ``EMPTY``."""
     for number in range(count):
@@ -77,7 +78,7 @@ def fill_slots(slots, content, offsets, count):  # type: ignore[no-untyped-def]
     return EMPTY
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def find_labels(slots, content, offsets, text, begins, ids):  # type: ignore[no-untyped-def]
     """Fill ``ids`` (n,) with the numbers of labels ``text[begins[i]:begins[i + 1] - 1]``, or ``EMPTY``."""
     for i in range(len(ids)):
@@ -85,7 +86,7 @@ def find_labels(slots, content, offsets, text, begins, ids):  # type: ignore[no-
         ids[i] = EMPTY if slots[at] == EMPTY else slots[at] & NUMBER
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def is_blank(text, begin, end):  # type: ignore[no-untyped-def]
     """Say whether ``text[begin:end]`` consists of white space alone, as ``str.isspace`` does, or of nothing."""
     at = begin
@@ -102,7 +103,7 @@ def is_blank(text, begin, end):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _is_wide_space(first, second, third):  # type: ignore[no-untyped-def]
     """Say whether three bytes are one of U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F, U+3000."""
     if first == 0xE1:
@@ -113,7 +114,7 @@ def _is_wide_space(first, second, third):  # type: ignore[no-untyped-def]
     return first == 0xE3 and second == 0x80 and third == 0x80
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def first_invalid(content, offsets):  # type: ignore[no-untyped-def]
     """Return the first label that is blank, or has a tab or a carriage return; ``EMPTY`` if there is none."""
     for number in range(len(offsets) - 1):
@@ -126,7 +127,7 @@ def first_invalid(content, offsets):  # type: ignore[no-untyped-def]
     return EMPTY
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def number_triples(text, at, triples, row, counts, entities, relations):  # type: ignore[no-untyped-def]
     """Number the labels of lines ``head TAB relation TAB tail``, from the line that begins at ``at``.
 
@@ -181,7 +182,7 @@ def number_triples(text, at, triples, row, counts, entities, relations):  # type
     return at, row, DONE
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def sort_keys(content, offsets, labels, skip, keys):  # type: ignore[no-untyped-def]
     """Fill ``keys`` (m,) int64 so that they sort some labels by ``WORD`` bytes after the first ``skip`` ones.
 
@@ -198,7 +199,7 @@ def sort_keys(content, offsets, labels, skip, keys):  # type: ignore[no-untyped-
         keys[i] = (key << 3) | length
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def gather_labels(content, offsets, labels, taken):  # type: ignore[no-untyped-def]
     """Fill ``taken`` with the bytes of some labels one after the other, line ends included."""
     place = 0

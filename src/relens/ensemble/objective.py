@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.ensemble.grid import vertices
 from relens.ensemble.inputs.base import Input
 from relens.ensemble.inputs.rank import RANK
@@ -85,7 +85,7 @@ def _equal_work(costs: npt.NDArray[np.int64], parts: int) -> list[int]:
     return [0, *(int(cut) for cut in inner), len(costs)]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(fastmath={"contract"})
 def _count(values, answer, offsets, weights, group, table, index, first, last, ahead, tied):  # type: ignore[no-untyped-def]
     """Add the contested candidates whose cost is below, and equal to, the answer's for ``index[first:last]``."""
     # Slices, 32-bit counters, fused multiply-adds (sums of integers stay exact) and six models in one pass let this run
@@ -119,7 +119,7 @@ def _count(values, answer, offsets, weights, group, table, index, first, last, a
             tied[at] += level
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, inline="always")
+@njit(fastmath={"contract"}, inline="always")
 def _count_six(values, table, used, w, start, stop, before, limit):  # type: ignore[no-untyped-def]
     """Count costs below ``limit``, and equal to it, of six models on top of the cost ``before``."""
     w0, w1, w2, w3, w4, w5 = w[0], w[1], w[2], w[3], w[4], w[5]
@@ -133,7 +133,7 @@ def _count_six(values, table, used, w, start, stop, before, limit):  # type: ign
     return below, level
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(fastmath={"contract"})
 def _add_six(values, table, used, w, start, stop, before):  # type: ignore[no-untyped-def]
     """Add the cost of six models to ``before``."""
     w0, w1, w2, w3, w4, w5 = w[0], w[1], w[2], w[3], w[4], w[5]
@@ -143,7 +143,7 @@ def _add_six(values, table, used, w, start, stop, before):  # type: ignore[no-un
         before[k] += _six(table, w0, r0[k], w1, r1[k], w2, r2[k], w3, r3[k], w4, r4[k], w5, r5[k])
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _six(table, w0, r0, w1, r1, w2, r2, w3, r3, w4, r4, w5, r5):  # type: ignore[no-untyped-def]
     """Return the weighted cost of six ranks."""
     if table is None:

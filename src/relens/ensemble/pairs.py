@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.ensemble.inputs.base import Input
 from relens.packs.pack import PackedRanks
 from relens.packs.thinning import ContestedView
@@ -54,14 +54,14 @@ class Pairs:
         return cls(advantage, offsets, floor, multiplicity)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _copy(values, source, queries, offsets, out):  # type: ignore[no-untyped-def]
     """Copy the values of the queries, one query after the other."""
     for q in range(len(queries)):
         out[offsets[q] : offsets[q + 1]] = values[source[queries[q]] : source[queries[q] + 1]]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _advantages(values, answer, source, rows, queries, offsets, table, sign, advantage):  # type: ignore[no-untyped-def]
     """Fill one model's advantages: ``sign`` times (the candidate's value, or cost by ``table``, minus the answer's)."""
     sign = np.int32(sign)

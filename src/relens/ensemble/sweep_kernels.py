@@ -17,8 +17,8 @@ breakpoints with equal floats.
 """
 
 import numpy as np
-from numba import njit
 
+from relens.compiled import njit
 from relens.ensemble.grid import WEIGHT_LIMIT
 
 ROUNDING = 1e-12
@@ -29,7 +29,7 @@ INTERVALS = 16
 """Intervals of a line that are tried, from the best on: some are too narrow for the grid to have a point in them."""
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def total_advantage(advantage, weights, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (K,) with the weighted sum over models of ``advantage`` (N, K); exact: integers below 2**53."""
     first = True
@@ -48,7 +48,7 @@ def total_advantage(advantage, weights, out):  # type: ignore[no-untyped-def]
         out[:] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def doubled_ranks(total, offsets, floor, multiplicity, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (n,) with the answers' doubled mean ranks given the pairs' ``total`` advantage (K,)."""
     for q in range(len(floor)):
@@ -59,7 +59,7 @@ def doubled_ranks(total, offsets, floor, multiplicity, out):  # type: ignore[no-
         out[q] = floor[q] + added
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
     """Return the sum of reciprocal ranks of doubled ranks (n,)."""
     total = 0.0
@@ -68,7 +68,7 @@ def reciprocal_sum(doubled):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def breakpoints(near, far, offsets, floor, multiplicity, at_zero, inside, position, query, change):  # type: ignore[no-untyped-def]
     """List the points where pairs change sides on the line between two weight vectors.
 
@@ -111,7 +111,7 @@ def breakpoints(near, far, offsets, floor, multiplicity, at_zero, inside, positi
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def deal(n, position, query, change, starts, order_position, order_query, order_change):  # type: ignore[no-untyped-def]
     """Deal ``n`` breakpoints into buckets of equal width, in each bucket those that help before those that hurt.
 
@@ -133,14 +133,14 @@ def deal(n, position, query, change, starts, order_position, order_query, order_
     starts[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _half_bucket(position, change, n_buckets):  # type: ignore[no-untyped-def]
     """Return the half-bucket of a breakpoint; a position may round up to 1."""
     bucket = np.int64(position * n_buckets)
     return 2 * (bucket - (bucket == n_buckets)) + (change > 0)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def apply_changes(first, last, query, change, rank):  # type: ignore[no-untyped-def]
     """Apply the breakpoints ``first`` to ``last`` to the doubled ranks; return the change of the reciprocal sum."""
     gain = 0.0
@@ -152,7 +152,7 @@ def apply_changes(first, last, query, change, rank):  # type: ignore[no-untyped-
     return gain
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def walk(value, starts, position, query, change, rank, best, after):  # type: ignore[no-untyped-def]
     """Walk over all breakpoints, sorting only the buckets that may hold a value of at least ``best``.
 
@@ -202,7 +202,7 @@ def walk(value, starts, position, query, change, rank, best, after):  # type: ig
     return best, best_left, best_right
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _comes_after(interval, value, left, right):  # type: ignore[no-untyped-def]
     """Tell whether an interval comes later in the order of ``walk`` than ``interval``: (value, left, right)."""
     if abs(value - interval[0]) > ROUNDING:
@@ -211,7 +211,7 @@ def _comes_after(interval, value, left, right):  # type: ignore[no-untyped-def]
     return width < other or (width == other and left > interval[1])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def move(weights, model, share):  # type: ignore[no-untyped-def]
     """Return grid weights (N,) whose ``model`` has ``share`` (0 … 1) of the sum and whose others keep their ratios."""
     moved = weights.copy()
@@ -228,7 +228,7 @@ def move(weights, model, share):  # type: ignore[no-untyped-def]
     return _on_grid(wanted)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def exchange(weights, giver, taker, share):  # type: ignore[no-untyped-def]
     """Return grid weights (N,) where ``taker`` has ``share`` (0 … 1) of the weight of two models; the others stay."""
     wanted = weights.astype(np.float64)
@@ -237,7 +237,7 @@ def exchange(weights, giver, taker, share):  # type: ignore[no-untyped-def]
     return _on_grid(wanted)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _on_grid(wanted):  # type: ignore[no-untyped-def]
     """Round weights (N,) to the grid: times a whole number where there is room, so that whole ratios stay exact."""
     largest = wanted.max()
@@ -248,7 +248,7 @@ def _on_grid(wanted):  # type: ignore[no-untyped-def]
     return grid
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[no-untyped-def]
     """Return the reciprocal sum at each of the grid weights ``table`` (M, N), (M,); see ``ascend``."""
     total, rank, values = np.empty(advantage.shape[1]), np.empty(len(floor), np.int64), np.empty(len(table))
@@ -259,7 +259,7 @@ def values_at(advantage, offsets, floor, multiplicity, table):  # type: ignore[n
     return values
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def values_without(advantage, offsets, floor, multiplicity, weights, models):  # type: ignore[no-untyped-def]
     """Return the reciprocal sum at grid ``weights`` (N,) when one of ``models`` (M,) has none, (M,); see ``ascend``."""
     total, rest = np.empty(advantage.shape[1]), np.empty(advantage.shape[1])
@@ -274,7 +274,7 @@ def values_without(advantage, offsets, floor, multiplicity, weights, models):  #
     return values
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def ascend(advantage, offsets, floor, multiplicity, start, least_gain, max_rounds):  # type: ignore[no-untyped-def]
     """Sweep the line of each model in turn. Where a round gains nothing, sweep the lines of two models, too.
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.models.cpu import L1, MODULUS
 
 Reals = npt.NDArray[np.float32]
@@ -22,12 +22,12 @@ STEP = 4
 _MATH = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def _modulus(a: Any, b: Any, c: Any, d: Any) -> Any:
     return np.sqrt((a - b) * (a - b) + (c - d) * (c - d))
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def compare(kind: int, vector: Reals, table: Reals, out: Reals, begin: int, end: int) -> None:
     """Compare vectors (B, d) with the rows ``begin`` to ``end`` of a table (E, d); fill these columns of (B, E)."""
     n, width = vector.shape
@@ -61,7 +61,7 @@ def compare(kind: int, vector: Reals, table: Reals, out: Reals, begin: int, end:
             out[q, e], out[q, e1], out[q, e2], out[q, e3] = s0, s1, s2, s3
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
     """Add the product of a matrix (I, J) with ``rows`` (J, WIDTH) to ``out`` (I, WIDTH).
 
@@ -85,7 +85,7 @@ def add_product(matrix: Reals, rows: Reals, out: Reals) -> None:
                 y[3 * WIDTH + at] += a3 * x0 + b3 * x1 + c3 * x2 + d3 * x3
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def turn(vector: Reals, matrices: Reals, group: npt.NDArray[np.int64], turned: Reals, squares: Reals) -> None:
     """Multiply vectors with transposed matrices, block by block: fill ``turned`` with -2·Mᵀv and ``squares`` with ‖v‖².
 
@@ -110,7 +110,7 @@ def turn(vector: Reals, matrices: Reals, group: npt.NDArray[np.int64], turned: R
                     out[m] += twice * row[m]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def square_blocks(forms: Reals, slot: npt.NDArray[np.int64], tiles: Reals, norms: Reals, begin: int, end: int) -> None:
     """Fill rows of ``norms`` (S, c, T·WIDTH) with xᵀ·F·x of every block and row, for the tiles ``begin`` to ``end``.
 
@@ -127,7 +127,7 @@ def square_blocks(forms: Reals, slot: npt.NDArray[np.int64], tiles: Reals, norms
                 _add_form(forms[g, i], tiles[tile, i], total)
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def _add_form(form: Reals, rows: Reals, total: Reals) -> None:
     """Add xᵀ·F·x of every column x of ``rows`` (K, WIDTH) to ``total`` (WIDTH,).
 
@@ -151,7 +151,7 @@ def _add_form(form: Reals, rows: Reals, total: Reals) -> None:
                 total[at] += (first + second) + (third + fourth)
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def compare_blocks(
     queries: tuple[Reals, Reals],
     norms: Reals,

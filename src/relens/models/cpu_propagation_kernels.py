@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.models.cpu_kernels import WIDTH, add_product
 
 Reals = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ _LANES, _TWO, _THREE = np.uint64(LANES), np.uint64(2 * LANES), np.uint64(3 * LAN
 _MATH = {"contract"}
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def collect(
     state: Reals,
     edge: Reals,
@@ -91,7 +91,7 @@ def collect(
             deviation[at] = np.sqrt(np.float32(smallest) if variance < np.float32(smallest) else variance)
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def _add_messages(source: Ids, relation: Ids, state: Reals, edge: Reals, kept: Reals) -> None:
     """Add the messages of edges (m,) to the statistics ``kept`` (4·LANES,) of one entity; tables are flat."""
     n = len(source)
@@ -118,13 +118,13 @@ def _add_messages(source: Ids, relation: Ids, state: Reals, edge: Reals, kept: R
         e += 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _row(ids: Ids, e: int) -> Any:
     """Return where a row begins in a flat table; unsigned numbers need no check of their sign."""
     return np.uint64(ids[e]) * _LANES
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def layer(
     state: Reals,
     edge: Reals,
@@ -208,7 +208,7 @@ def layer(
                 out[i // LANES, first + at, i % LANES] = row[at]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(fastmath=_MATH)
 def score(
     states: Reals, matrix: Reals, offset: Reals, last: Reals, bias: float, out: Reals, begin: int, end: int
 ) -> None:

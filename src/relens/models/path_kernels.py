@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from relens.compiled import njit
 
 Reals = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.integer[Any]]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def gather(
     state: Reals, vectors: Reals, boundary: Reals, anchor: int, nodes: Ids, offset: Ids, source: Ids, relation: Ids
 ) -> tuple[Reals, npt.NDArray[np.int32]]:
@@ -62,7 +63,7 @@ def gather(
     return kept, won
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def send_back(
     state: Reals, vectors: Reals, of_kept: Reals, won: Ids, edges: tuple[Ids, Ids, Ids, Ids], of_state: Reals
 ) -> npt.NDArray[np.float64]:
@@ -93,7 +94,7 @@ def send_back(
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def best_steps(
     visited: Ids, total: Reals, destination: Ids, begins: Ids, gradient: Reals, answer: int, count: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.data.queries import DIRECTIONS
 from relens.errors import RanksError
 from relens.packs.pack import PackedRanks
@@ -111,7 +111,7 @@ def _wrong_ranks(packed: PackedRanks) -> str:
 
 
 # Extremes of one type at a time: such loops run at the speed of reading memory.
-@njit(cache=True, nogil=True)
+@njit()
 def _outside(
     contested: npt.NDArray[np.unsignedinteger], offsets: npt.NDArray[np.int64], highest: npt.NDArray[np.int64]
 ) -> int:
@@ -129,7 +129,7 @@ def _outside(
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _largest(gaps: npt.NDArray[np.int32]) -> np.int64:
     """Return the largest size of a gap (N, K)."""
     low = high = np.int32(0)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.ranking.answer_ranks import doubled_rank
 
 # A byte per candidate: bit 0 if some model puts it no higher than the answer, bit 1 if some model puts it no lower. A
@@ -18,10 +18,10 @@ _NO_HIGHER = np.uint8(1)
 _EIGHT_ONES, _BYTE = np.uint64(0x0101010101010101), np.uint64(0xFF)
 _CHUNK = 64  # words of eight candidates that are judged together: a byte can count them
 
-_doubled_rank = njit(cache=True, nogil=True)(doubled_rank)
+_doubled_rank = njit()(doubled_rank)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def within(ranks: npt.NDArray[Any], most: int) -> bool:
     """Tell whether all ``ranks`` (b, C), of an unsigned type, lie in 1..``most``."""
     flat = ranks.reshape(-1)
@@ -31,7 +31,7 @@ def within(ranks: npt.NDArray[Any], most: int) -> bool:
     return bool(lowest >= 1 and highest <= most)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def find_contested(
     values: npt.NDArray[Any], answer_column: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -66,14 +66,14 @@ def find_contested(
     return counts, above, positions[:end]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _take_sides(row: npt.NDArray[Any], answer: Any, sides: npt.NDArray[np.uint8]) -> None:
     """Add the judgement of one more model, its ``row`` of values (C,), to ``sides`` (at least C,)."""
     for j in range(len(row)):
         sides[j] |= np.uint8(row[j] <= answer) | (np.uint8(row[j] >= answer) << np.uint8(1))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _collect(words: npt.NDArray[np.uint64], origin: int, positions: npt.NDArray[np.int64]) -> tuple[Any, Any]:
     """List the contested candidates of a query in ``positions``; its first candidate is at ``origin``.
 
@@ -102,7 +102,7 @@ def _collect(words: npt.NDArray[np.uint64], origin: int, positions: npt.NDArray[
     return n, no_lower
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def double_ranks(ranks: npt.NDArray[Any], positions: npt.NDArray[np.int64], doubled: npt.NDArray[Any]) -> None:
     """Fill ``doubled`` (N, k) with twice the ranks (N, b · C) at ``positions`` (k,)."""
     for i in range(len(ranks)):
@@ -111,7 +111,7 @@ def double_ranks(ranks: npt.NDArray[Any], positions: npt.NDArray[np.int64], doub
             out[k] = 2 * np.int64(row[positions[k]])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def rank_scores(
     values: npt.NDArray[Any],
     answers: npt.NDArray[Any],
@@ -149,7 +149,7 @@ def rank_scores(
                 contested_ranks[i, begin + k] = _rank_of(wanted[k], dealt, starts, origin, scale, most)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _deal(
     scores: npt.NDArray[Any], most: int, dealt: npt.NDArray[Any], starts: npt.NDArray[np.int64]
 ) -> tuple[Any, Any]:
@@ -178,13 +178,13 @@ def _deal(
     return origin, scale
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _bucket(score: Any, origin: float, scale: float) -> Any:
     """Return the bucket of a score; the higher of two scores is never in the lower bucket."""
     return np.int64((np.float64(score) / 2 - origin) * scale)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _rank_of(
     score: Any, dealt: npt.NDArray[Any], starts: npt.NDArray[np.int64], origin: float, scale: float, most: int
 ) -> Any:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.errors import RanksError
 from relens.packs.pack import PackedRanks
 
@@ -96,7 +96,7 @@ class ContestedViews:
         return ContestedView.thinned(self.packed, keep=FINE.keep, sample=FINE.sample, jobs=self.jobs)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _thin(
     contested: npt.NDArray[Any],
     source: npt.NDArray[np.int64],

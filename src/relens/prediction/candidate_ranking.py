@@ -232,7 +232,8 @@ class CandidateRanking:
     def _cost(self) -> npt.NDArray[Any]:
         """Return the cost of each entity, (E,); less is better. Costs are whole numbers unless scores are weighed."""
         if self.table is None:
-            return kernels.sum_scores(self.scores, self.weights / self.gap_scales)
+            cost: npt.NDArray[np.float64] = kernels.sum_scores(self.scores, self.weights / self.gap_scales)
+            return cost
         return self._weighed(self.doubled, np.ones_like(self.known))
 
     def _cost_beside(self, entity: int, rivals: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
@@ -245,7 +246,8 @@ class CandidateRanking:
         """Return the costs of the k ``chosen`` (E,) entities with doubled ranks (n, k)."""
         assert self.table is not None
         if self.newcomers is None:
-            return kernels.weigh(doubled, self.weights, self.table)
+            cost: npt.NDArray[np.int64] = kernels.weigh(doubled, self.weights, self.table)
+            return cost
         of_models = self.table[doubled].astype(np.int64)
         costs: npt.NDArray[np.int64] = 2 * (self.weights @ of_models)
         new = self.newcomers.mask[chosen]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from relens.compiled import njit
 from relens.packs.packing import MAX_GAP
 from relens.ranking.answer_ranks import doubled_rank
 
@@ -21,10 +21,10 @@ DIGIT = 11
 _PASSES, _BUCKETS = 3, 2**DIGIT
 _SIGN, _ALL = np.uint32(2**31), np.uint32(2**32 - 1)
 
-_doubled_rank = njit(cache=True, nogil=True)(doubled_rank)
+_doubled_rank = njit()(doubled_rank)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def rank_rows(scores: npt.NDArray[np.float32], competing: Mask, out: npt.NDArray[np.int32]) -> None:
     """Fill ``out`` (n, E) with the doubled mean rank of each score of a row among the competing ones and itself.
 
@@ -57,7 +57,7 @@ def rank_rows(scores: npt.NDArray[np.float32], competing: Mask, out: npt.NDArray
             above, begin = above + level, end
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _sort(
     keys: npt.NDArray[np.uint32],
     ids: npt.NDArray[np.int32],
@@ -84,7 +84,7 @@ def _sort(
     keys[:], ids[:] = source_keys, source_ids
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def weigh(doubled: npt.NDArray[np.int32], weights: Ints, table: npt.NDArray[np.int32]) -> Ints:
     """Return the weighted costs of doubled ranks (n, k), (k,); ``table`` has the cost of each doubled rank."""
     cost = np.zeros(doubled.shape[1], np.int64)
@@ -94,7 +94,7 @@ def weigh(doubled: npt.NDArray[np.int32], weights: Ints, table: npt.NDArray[np.i
     return cost
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def place_by_cost(
     scores: Reals,
     doubled: npt.NDArray[np.int32],
@@ -129,7 +129,7 @@ def place_by_cost(
     return ahead, tied
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def lead(scores: Reals, gap_scales: Reals, weights: Ints, entity: int) -> Ints:
     """Return the lead of each entity over one of them, in weighted score gaps, (E,); see ``packing.scale_gaps``."""
     total = np.zeros(scores.shape[1], np.int64)
@@ -145,7 +145,7 @@ def lead(scores: Reals, gap_scales: Reals, weights: Ints, entity: int) -> Ints:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def first_by_gaps(
     scores: Reals,
     gap_scales: Reals,
@@ -215,7 +215,7 @@ def first_by_gaps(
     return found[:n_found]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _precedes(doubled: int, entity: int, row: Ints, cost: npt.NDArray[np.float64]) -> bool:
     """Say whether an entity with a doubled rank comes before a row (ahead, tied, entity)."""
     other = _doubled_rank(row[0], row[1] + 1)
@@ -226,13 +226,13 @@ def _precedes(doubled: int, entity: int, row: Ints, cost: npt.NDArray[np.float64
     return bool(entity <= row[2])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _alike(scores: Reals, one: int, other: int) -> bool:
     """Say whether two entities have the same scores."""
     return bool(np.all(scores[:, one] == scores[:, other]))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def sum_scores(scores: Reals, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return minus the weighted sums of the scores, (E,), the same for entities with the same scores."""
     cost = np.zeros(scores.shape[1], np.float64)
