@@ -6,8 +6,11 @@ BIN := $(VENV)/bin
 # implementations to compare with.
 EXTRAS ?= all,test,dask,ray
 STAMP := $(VENV)/.installed
-# A worker for each core, eight at the most: each may take two gigabytes. Idle ones take tests over from busy ones.
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --cov --cov-report=
+# A worker for each core and one more, because some tests wait, but eight at the most: each may take two gigabytes. Idle
+# ones take tests over from busy ones.
+WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, 1 + (os.cpu_count() or 1)))")
+PARALLEL = -n $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
 
 .PHONY: demo test quick lint campaign clean
 
@@ -21,13 +24,12 @@ test: $(STAMP)-test
 	# Compiled kernels are invisible to coverage: run those tests once more as plain Python.
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov-append -m kernels
 	# And once compiled with checks of every index, which a cache of its own keeps apart from kernels without them.
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m pytest -n logical --maxprocesses 8 \
-	  --dist worksteal -m kernels
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m pytest $(PARALLEL) -m kernels
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
 # A minute on two cores: one look at every package.
 quick: $(STAMP)-test
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 -m quick
+	$(BIN)/python -m pytest $(PARALLEL) -m quick
 
 lint: $(STAMP)-lint
 	$(BIN)/ruff check .
