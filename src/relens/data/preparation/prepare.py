@@ -162,10 +162,10 @@ def _check_target(target: Path, source: Source, *, force: bool) -> None:
     if isinstance(source, str | Path) and Path(source).exists():
         inside = Path(source).resolve()
         if target.resolve() in (inside, *inside.parents):
-            raise DatasetError(f"{target} holds the source {source}: choose another `folder=…`")
+            raise DatasetError(f"{target} holds the source {source}: choose another folder")
     if not (force and ours):
         remedy = "pass `force=True` to replace it, or choose" if ours else "choose"
-        raise DatasetError(f"{target} exists already: {remedy} another `folder=…`")
+        raise DatasetError(f"{target} exists already: {remedy} another folder")
 
 
 def _prepared(
