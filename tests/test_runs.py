@@ -12,6 +12,7 @@ from relens.data.patterns import patterns
 from relens.errors import DatasetError, InputError, RanksError, WeightsError
 from relens.files import read_json, write_json
 from relens.packs.store import save_pack
+from relens.records import RANKED_BY
 from relens.runs import Run
 from tests.random_packs import assert_same, scored
 
@@ -70,6 +71,13 @@ def test_other_directories_are_not_runs(tmp_path, content, message):
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(InputError, match=message):
         Run.open(tmp_path)
+
+
+def test_a_record_about_ranks_that_is_damaged_is_named(tmp_path):
+    run = Run.create(tmp_path, "toy")
+    RANKED_BY.write(tmp_path / "ranks" / "made_by.json", {"device": "cpu", "models": 0})
+    with pytest.raises(RanksError, match=r"made_by\.json is damaged .*found 0, expected an object"):
+        run.made_by()
 
 
 def test_errors_name_what_is_missing(tmp_path):

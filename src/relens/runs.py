@@ -31,7 +31,7 @@ from relens.importers.members import MEMBER_FILE, Member
 from relens.packs.pack import PackedRanks
 from relens.packs.store import load_pack
 from relens.records import COMPARISON as COMPARED
-from relens.records import EVALUATION, RANKED_BY, RUN
+from relens.records import EVALUATION, RANKED_BY, RUN, mapping
 from relens.records import PLAN as PLANNED
 from relens.staleness import stale_results
 
@@ -258,7 +258,11 @@ class Run:
     def made_by(self) -> dict[str, Any] | None:
         """Return the ``device`` and the digests of the ``models`` that made the ranks; None for imported ranks."""
         path = self.path / "ranks" / MADE_BY
-        return RANKED_BY.read(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        record = RANKED_BY.read(path)
+        with RANKED_BY.parsing(str(path)):
+            return record | {key: mapping(record[key]) for key in ("models", "imported") if key in record}
 
     @property
     def weights_names(self) -> list[str]:

@@ -157,6 +157,12 @@ def test_unknown_name_gets_the_nearest_one() -> None:
         load_dataset("wn18r")
 
 
+@pytest.mark.parametrize("name", ["1" * 5000, "wn18\0rr"])
+def test_a_name_that_no_file_can_have_is_unknown(name: str) -> None:
+    with pytest.raises(DatasetError, match="no data set"):
+        load_dataset(name)
+
+
 # What a name promises.
 
 

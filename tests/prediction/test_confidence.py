@@ -137,7 +137,9 @@ def test_a_record_of_other_weights_or_models_is_not_used(found, tmp_path):
     assert Confidence.load(run, "dsc", confidence.weights) is not None
 
 
-@pytest.mark.parametrize("damage", [{"usual": [[1, 2]]}, {"answered": {"steps": []}}, {"scales": ["x", 1]}])
+@pytest.mark.parametrize(
+    "damage", [{"usual": [[1, 2]]}, {"answered": {"steps": []}}, {"answered": 0.0}, {"scales": ["x", 1]}]
+)
 def test_a_damaged_record_is_named(found, tmp_path, damage):
     assert isinstance(module.CALIBRATION, RecordKind)
     confidence, run = found[0], run_at(tmp_path)

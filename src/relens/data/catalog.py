@@ -128,9 +128,13 @@ def load_dataset(name_or_path: str | Path, *, offline: bool = False, progress: P
     data set is downloaded into the cache unless ``offline``. The content of a named data set is checked against the
     catalogue. A generated data set is made in memory.
     """
-    if Path(name_or_path).is_dir():
+    try:
+        is_folder, is_file = Path(name_or_path).is_dir(), Path(name_or_path).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such characters
+        is_folder = is_file = False
+    if is_folder:
         return open_folder(Path(name_or_path))
-    if Path(name_or_path).is_file():
+    if is_file:
         raise DatasetError(
             f"{name_or_path} is a file, expected a folder with train, valid and test, or the name of a data set: "
             f"make a folder of it with `relens data prepare {shlex.quote(str(name_or_path))} FOLDER`"

@@ -217,7 +217,10 @@ class Confidence:
             if record["made_from"] != made_from(run, weights) or record["features"] != list(FEATURES):
                 return None
             n_groups = len(weights.grouping)
-            unanswered, answered = (record[kind] and Calibrated.from_json(record[kind], n_groups) for kind in KINDS)
+            unanswered, answered = (
+                None if record[kind] is None else Calibrated.from_json(mapping(record[kind]), n_groups)
+                for kind in KINDS
+            )
             usual = np.array([_floats(pair, 2) for pair in record["usual"]]).reshape(n_groups, 2)
             scales = _floats(record["scales"], len(weights.models))
             counts = {key: whole(count) for key, count in mapping(record["counts"]).items()}

@@ -89,7 +89,8 @@ def test_frames_that_cannot_be_used(pandas, columns, settings, message):
 def test_damaged_parquet_and_a_missing_extra(tmp_path, arrow, monkeypatch):
     arrow.parquet.write_table(arrow.table(COLUMNS), tmp_path / "g.parquet")
     content = (tmp_path / "g.parquet").read_bytes()
-    for damaged in (content[:-10], content[: len(content) // 2], b"", content[:4] + bytes(60) + content[64:]):
+    no_text = content.replace(b"drug", b"dr\xffg")
+    for damaged in (content[:-10], content[: len(content) // 2], b"", content[:4] + bytes(60) + content[64:], no_text):
         (tmp_path / "g.parquet").write_bytes(damaged)
         with pytest.raises(DatasetError, match=r"g.parquet is not a readable Parquet file"):
             read(tmp_path / "g.parquet")

@@ -50,7 +50,7 @@ def read_parquet(path: Path, content: bytes, settings: ReadSettings, encoder: En
         chosen = [names[i] for i in columns.chosen]
         batches = file.iter_batches(batch_size=_BLOCK, columns=chosen)
         return encoder.collect(str(path), "row", _parquet_blocks(str(path), batches, chosen))
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} is not a readable Parquet file ({error}). Write it again.") from error
 
 
