@@ -154,7 +154,7 @@ def test_suspicious_data_is_noted(tmp_path):
 LONG = ("--models", "transe,complex", "--device", "cpu", "--no-report")
 LONG += tuple(
     part
-    for change in ("steps=600", "validate_every=200", "batch=64", "dim=16", "transe.negatives=8")
+    for change in ("steps=1500", "validate_every=250", "batch=64", "dim=16", "transe.negatives=8")
     for part in ("--set", change)
 )
 
@@ -190,7 +190,7 @@ def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, t
     )  # fmt: skip
     with process:
         assert process.stderr is not None
-        line = until(process.stderr.readline, "step 200 of 600,")
+        line = until(process.stderr.readline, "step 250 of 1,500,")
         (os.killpg if to_all else os.kill)(process.pid, sent)
         out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, ""), err
@@ -198,16 +198,17 @@ def test_an_interrupted_run_keeps_its_models_and_resumes(graph, uninterrupted, t
         assert "Traceback" not in err
     kept = re.search(r"interrupted; \S+ keeps (.*)\. Nothing half-written was left behind", err)
     assert kept, err
-    steps = {name: int(step) for name, step in re.findall(r"(\w+) \(step (\d+) of 600\)", kept[1])}
-    assert steps.keys() >= {line.split()[1].rstrip(":")}
-    assert_resumes(command, steps, uninterrupted)
+    states = dict(re.findall(r"(\w+) \((complete|step [\d,]+ of 1,500)\)", kept[1]))
+    assert states.keys() >= {line.split()[1].rstrip(":")}
+    assert_resumes(command, states, uninterrupted)
 
 
-def assert_resumes(command: list[str], steps: dict[str, int], uninterrupted: str) -> None:
-    """Run an interrupted command to its end: it resumes at some steps, with the result of an uninterrupted one."""
+def assert_resumes(command: list[str], states: dict[str, str], uninterrupted: str) -> None:
+    """Run an interrupted command to its end: its models resume from their states, and the result is the same."""
     again = succeed(*command, "--jobs", 1)
     for name in ("transe", "complex"):
-        expected = f"resumes at step {steps[name]} of 600" if name in steps else "begins"
+        state = states.get(name, "begins")
+        expected = f"resumes at {state}" if state.startswith("step") else state
         assert f"relens: {name}: {expected}\n" in again.err
     assert again.out == uninterrupted
 
@@ -219,12 +220,13 @@ def test_a_run_whose_terminal_is_closed_keeps_its_models_and_resumes(graph, unin
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-m", "relens", *command, "--jobs", "2"])
     with open(terminal) as shown:
-        until(shown.readline, "step 200 of 600,")
+        until(shown.readline, "step 250 of 1,500,")
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 130
     steps = {name: newest_step(tmp_path / "run" / "models" / name) for name in ("transe", "complex")}
     assert any(steps.values())
-    assert_resumes(command, {name: step for name, step in steps.items() if step}, uninterrupted)
+    states = {name: f"step {step:,} of 1,500" for name, step in steps.items() if step}
+    assert_resumes(command, states, uninterrupted)
 
 
 def test_a_run_that_is_killed_takes_its_workers_along_and_leaves_its_place_free(graph, tmp_path):
