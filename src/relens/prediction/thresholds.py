@@ -26,7 +26,7 @@ def _score(found: RankedAnswers) -> Floats:
 
 
 def _log_rank(found: RankedAnswers) -> Floats:
-    ranks: Floats = -np.log(found.ranks.realistic).reshape(-1, 2).mean(axis=1)
+    ranks: Floats = 0.0 - np.log(found.ranks.realistic).reshape(-1, 2).mean(axis=1)  # two first ranks give 0, not -0
     return ranks
 
 
